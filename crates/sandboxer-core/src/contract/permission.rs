@@ -1,0 +1,25 @@
+//! Who may do what.
+
+use crate::model::AccessResult;
+
+/// Decides by principal, action and scope. Every refusal says why.
+pub trait PermissionService: Send + Sync {
+    /// Whether `principal` may do `action` (`create`, `read`, `commit`, …) on `scope` (a resource id or sandbox id).
+    fn decide(&self, principal: &str, action: &str, scope: &str) -> AccessResult;
+}
+
+/// Local mode: whoever can run the command has the operating system's permissions, and those decide.
+#[derive(Debug, Default)]
+pub struct LocalPermissions;
+
+impl PermissionService for LocalPermissions {
+    fn decide(&self, principal: &str, action: &str, scope: &str) -> AccessResult {
+        AccessResult {
+            permitted: true,
+            principal: principal.to_owned(),
+            action: action.to_owned(),
+            scope: scope.to_owned(),
+            reason: "local mode: the operating system's own permissions decide".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The handle of one isolated resource.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{PlanId, RelPath, ResourceId};
+
+/// Handle of one isolated resource. It is a value: stored, sent to another process, and valid there.
+///
+/// What a caller may need beyond the nine methods stands in `metadata`. Keys with a meaning to everybody:
+/// `path` (the directory or file to work in), `base` (where content of the base is read, for patches),
+/// `scope` (paths that a `rollback` is limited to). All others belong to the strategy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SandboxRef {
+    /// The plan it belongs to.
+    pub plan_id: PlanId,
+    /// What is isolated.
+    pub resource_id: ResourceId,
+    /// The registered name of the strategy that made it; loading never guesses.
+    pub strategy_name: String,
+    /// See above.
+    pub metadata: BTreeMap<String, Value>,
+}
+
+impl SandboxRef {
+    /// A ref without metadata.
+    pub fn new(plan_id: PlanId, resource_id: ResourceId, strategy_name: impl Into<String>) -> Self {
+        Self { plan_id, resource_id, strategy_name: strategy_name.into(), metadata: BTreeMap::new() }
+    }
+
+    /// The same ref with one more metadata value.
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.metadata.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// The same ref with a path as metadata value.
+    pub fn with_path(self, key: &str, path: &Path) -> Self {
+        self.with(key, path.to_string_lossy().into_owned())
+    }
+
+    /// A metadata value that is text.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.metadata.get(key).and_then(Value::as_str)
+    }
+
+    /// Where to work: the `path` of the metadata.
+    pub fn sandbox_path(&self) -> Option<PathBuf> {
+        self.text("path").map(PathBuf::from)
+    }
+
+    /// The same ref, limited to `paths` for a `rollback`.
+    pub fn scoped(self, paths: &[RelPath]) -> Self {
+        let list = paths.iter().map(|p| serde_json::json!(p)).collect::<Vec<_>>();
+        self.with("scope", Value::Array(list))
+    }
+
+    /// The paths that a `rollback` is limited to; empty means everything.
+    pub fn scope(&self) -> Vec<RelPath> {
+        let value = self.metadata.get("scope").cloned().unwrap_or(Value::Array(Vec::new()));
+        serde_json::from_value(value).unwrap_or_default()
+    }
+}

@@ -1,0 +1,236 @@
+//! What the use cases take and give back.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::model::{
+    CheckpointId, CheckpointResult, CommitResult, DiffEntry, OpId, PlanId, Resource, RollbackResult, SandboxId, SandboxRef,
+};
+
+/// Where a sandbox is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxState {
+    /// Asked for, nothing made yet.
+    Requested,
+    /// Being made.
+    Provisioning,
+    /// Made, not used yet.
+    Ready,
+    /// Used by its consumer.
+    Active,
+    /// Being removed.
+    Destroying,
+    /// Gone.
+    Destroyed,
+    /// Could not be made.
+    Failed,
+}
+
+impl SandboxState {
+    /// Whether it can be worked in.
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Ready | Self::Active)
+    }
+}
+
+/// Who asked for a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Consumer {
+    /// `adm` (a person), `agt` (an agent) or `atm` (automation).
+    pub actor_type: String,
+    /// The calling project's id.
+    pub project: String,
+}
+
+/// One sandbox, as the store knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sandbox {
+    /// Its id.
+    pub id: SandboxId,
+    /// Its name, unique among live sandboxes.
+    pub name: String,
+    /// The plan it belongs to.
+    pub plan_id: PlanId,
+    /// Where it is in its life.
+    pub state: SandboxState,
+    /// Who asked for it.
+    pub consumer: Consumer,
+    /// When it was asked for.
+    pub created_at: Timestamp,
+    /// When it ends by itself.
+    pub expires_at: Option<Timestamp>,
+    /// One or more.
+    pub workspaces: Vec<Workspace>,
+}
+
+impl Sandbox {
+    /// The workspace of that name.
+    pub fn workspace(&self, name: &str) -> Option<&Workspace> {
+        self.workspaces.iter().find(|w| w.name == name)
+    }
+}
+
+/// One resource isolated by one strategy, within a sandbox.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workspace {
+    /// Unique within its sandbox.
+    pub name: String,
+    /// What is isolated.
+    pub resource: Resource,
+    /// The strategy asked for.
+    pub requested_strategy: String,
+    /// Which rule chose the strategy, and why another was used, if one was.
+    pub reason: String,
+    /// The strategy's handle; its `strategy_name` is the one in use.
+    pub sandbox_ref: SandboxRef,
+}
+
+/// One resource of a create request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Input {
+    /// The workspace's name; derived from the resource where `None`.
+    pub name: Option<String>,
+    /// Path or URL as it was typed.
+    pub location: String,
+    /// `include`, `exclude` and the like.
+    pub properties: BTreeMap<String, Value>,
+}
+
+/// What a sandbox is to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreateRequest {
+    /// At least one.
+    pub inputs: Vec<Input>,
+    /// `--strategy`.
+    pub strategy: Option<String>,
+    /// Refuse instead of falling back to another strategy.
+    pub no_fallback: bool,
+    /// `--plan`; a new one where `None`.
+    pub plan: Option<PlanId>,
+    /// `--name`; made up where `None`.
+    pub name: Option<String>,
+    /// `--ttl`.
+    pub ttl: Option<SignedDuration>,
+    /// Who asks.
+    pub consumer: Consumer,
+}
+
+/// What `get_or_create_sandbox` answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Created {
+    /// The sandbox.
+    pub sandbox: Sandbox,
+    /// False where it existed already.
+    pub created: bool,
+    /// One sentence for a person.
+    pub message: String,
+}
+
+/// A sandbox, or one workspace of it: what `ID` and `ID:WORKSPACE` name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// The sandbox.
+    pub sandbox: Sandbox,
+    /// The workspaces that are meant: one where one was named, all otherwise.
+    pub workspaces: Vec<Workspace>,
+}
+
+/// The difference of one workspace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkspaceDiff {
+    /// Which.
+    pub workspace: Workspace,
+    /// What differs.
+    pub entries: Vec<DiffEntry>,
+}
+
+/// The difference of a target: one digest over all its workspaces.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetDiff {
+    /// With one workspace, that workspace's own digest; with several, a digest over theirs.
+    pub digest: String,
+    /// Workspace by workspace.
+    pub workspaces: Vec<WorkspaceDiff>,
+}
+
+/// What a commit of a target did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetCommit {
+    /// The operation, for `log` and `undo`.
+    pub op_id: OpId,
+    /// The digest that was committed.
+    pub digest: String,
+    /// Workspace by workspace, by name.
+    pub workspaces: Vec<(String, CommitResult)>,
+}
+
+/// Results of several workspaces, by name.
+pub type PerWorkspace<T> = Vec<(String, T)>;
+
+/// A checkpoint as the service keeps it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointRecord {
+    /// Its name.
+    pub id: CheckpointId,
+    /// Order within the sandbox, from 1.
+    pub sequence: u64,
+    /// When it was taken.
+    pub created_at: Timestamp,
+    /// The workspaces it covers.
+    pub workspaces: Vec<String>,
+}
+
+/// One line of the operation log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Operation {
+    /// Its id.
+    pub id: OpId,
+    /// The sandbox.
+    pub sandbox_id: SandboxId,
+    /// `create`, `commit`, `rollback`, `checkpoint`, `restore`, `write`, `destroy`, `recover`.
+    pub kind: String,
+    /// `running`, `decided`, `done`, `failed`, `aborted`, `recovered`.
+    pub state: String,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+    /// One sentence for a person: `3 files committed`.
+    pub summary: String,
+    /// Particulars: message, digest, counts, paths.
+    pub details: Value,
+}
+
+/// What a clean-up found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GcReport {
+    /// Sandboxes ended because their time was up.
+    pub expired: Vec<SandboxId>,
+    /// Sandboxes whose time is up but which hold uncommitted changes: kept.
+    pub kept: Vec<SandboxId>,
+    /// Directories that no sandbox owned.
+    pub removed: Vec<PathBuf>,
+    /// What could not be removed, and why.
+    pub failed: Vec<String>,
+}
+
+/// What recovery did on the way to the next command.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Recovered {
+    /// The sandbox.
+    pub sandbox_id: SandboxId,
+    /// One sentence: `finished commit op_…`, `removed a half-made sandbox`.
+    pub message: String,
+    /// Conflicts left for a person, if any.
+    pub conflicts: Vec<crate::model::Conflict>,
+}
+
+/// Checkpoint results by workspace.
+pub type CheckpointResults = PerWorkspace<CheckpointResult>;
+/// Rollback results by workspace.
+pub type RollbackResults = PerWorkspace<RollbackResult>;
