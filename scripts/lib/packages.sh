@@ -1,0 +1,61 @@
+# What the tests need from the system, and how it is installed. Sourced by ./test.
+
+# command : Debian package : what stays untested without it
+readonly SYSTEM_TOOLS='
+cc:gcc:nothing can be built (SQLite is compiled from source)
+git:git:patches checked with git apply
+patch:patch:patches checked with patch
+strace:strace:kill at every syscall, failing syscalls
+mkfs.xfs:xfsprogs:copy_on_write with real reflinks
+xfs_io:xfsprogs:power cuts on a loop mount
+mkfs.ext4:e2fsprogs:full disk on a loop mount
+setfacl:acl:access control lists
+setfattr:attr:extended attributes
+setcap:libcap2-bin:file capabilities
+losetup:mount:everything on a loop mount
+unshare:util-linux:commands as another user
+'
+
+# Prints the lines of SYSTEM_TOOLS whose command is not there.
+missing_tools() {
+    local command rest
+    # Administration commands are not on an ordinary user's PATH.
+    local PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+    while IFS=: read -r command rest; do
+        [ -n "$command" ] || continue
+        have "$command" || printf '%s:%s\n' "$command" "$rest"
+    done <<<"$SYSTEM_TOOLS"
+}
+
+# Prints how to become root: nothing for root, `sudo -n` where that asks no password. Fails where there is no way.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then return 0; fi
+    if have sudo && sudo -n true 2>/dev/null; then echo "sudo -n"; return 0; fi
+    return 1
+}
+
+# apt_install PACKAGE…: all that there are, whatever else goes wrong is said by the caller.
+apt_install() {
+    local prefix
+    prefix=$(as_root) || { say "not root and no sudo without a password: installing nothing"; return 1; }
+    have apt-get || { say "no apt-get here: installing nothing"; return 1; }
+    $prefix env DEBIAN_FRONTEND=noninteractive apt-get update -qq </dev/null >&2 || return 1
+    $prefix env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "$@" </dev/null >&2
+}
+
+# Installs what is missing where that is possible, and says what stays untested where it is not.
+install_missing() {
+    local missing packages command package purpose
+    missing=$(missing_tools)
+    [ -n "$missing" ] || return 0
+    packages=$(cut -d: -f2 <<<"$missing" | sort -u)
+    [[ " $packages " != *gcc* ]] || packages="$packages libc6-dev"
+    step "installing $(tr '\n' ' ' <<<"$packages")"
+    # shellcheck disable=SC2086  # a list of words on purpose
+    apt_install $packages || say "installing failed; going on with what there is"
+    while IFS=: read -r command package purpose; do
+        [ -n "$command" ] || continue
+        note_skip "$command is missing (Debian package $package): $purpose"
+    done <<<"$(missing_tools)"
+}
