@@ -34,14 +34,18 @@ as_root() {
     return 1
 }
 
-# apt_install PACKAGE…: all that there are, whatever else goes wrong is said by the caller.
+# apt_install PACKAGE…: as many of them as there are. What is missing afterwards is said by the caller.
 apt_install() {
-    local prefix
-    prefix=$(as_root) || { say "not root and no sudo without a password: installing nothing"; return 1; }
-    have apt-get || { say "no apt-get here: installing nothing"; return 1; }
-    $prefix env DEBIAN_FRONTEND=noninteractive apt-get update -qq </dev/null >&2 || return 1
-    $prefix env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends "$@" </dev/null >&2
+    local prefix package apt
+    prefix=$(as_root) || { say "not root, and no sudo without a password: installing nothing"; return 0; }
+    have apt-get || { say "no apt-get here: installing nothing"; return 0; }
+    apt="$prefix env DEBIAN_FRONTEND=noninteractive apt-get -qq"
+    $apt update </dev/null >&2 || say "apt-get update failed; trying with the lists there are"
+    $apt install -y --no-install-recommends "$@" </dev/null >&2 && return 0
+    # One unknown package refuses them all: again, one at a time.
+    for package in "$@"; do
+        $apt install -y --no-install-recommends "$package" </dev/null >&2 || say "cannot install $package"
+    done
 }
 
 # Installs what is missing where that is possible, and says what stays untested where it is not.
@@ -50,10 +54,10 @@ install_missing() {
     missing=$(missing_tools)
     [ -n "$missing" ] || return 0
     packages=$(cut -d: -f2 <<<"$missing" | sort -u)
-    [[ " $packages " != *gcc* ]] || packages="$packages libc6-dev"
+    [[ $packages != *gcc* ]] || packages="$packages libc6-dev"
     step "installing $(tr '\n' ' ' <<<"$packages")"
     # shellcheck disable=SC2086  # a list of words on purpose
-    apt_install $packages || say "installing failed; going on with what there is"
+    apt_install $packages
     while IFS=: read -r command package purpose; do
         [ -n "$command" ] || continue
         note_skip "$command is missing (Debian package $package): $purpose"

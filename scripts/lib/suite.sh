@@ -1,0 +1,18 @@
+# Which tests there are, for cargo nextest. Sourced by ./test and scripts/coverage.
+
+# Tests with a `main` of their own answer no `--list`, so nextest cannot run them.
+own_main_tests() {
+    grep -l '^harness *= *false' crates/*/Cargo.toml 2>/dev/null | while read -r manifest; do
+        awk -v crate="$(basename "$(dirname "$manifest")")" '
+            /^\[/ { name = ""; test = ($0 == "[[test]]") }
+            test && /^name *=/ { name = $0; gsub(/.*= *"|"$/, "", name) }
+            test && /^harness *= *false/ { if (name != "") print crate, name }' "$manifest"
+    done
+}
+
+# A filter for everything else.
+harness_tests() {
+    local filter='all()' crate name
+    while read -r crate name; do filter="$filter & not (package($crate) & binary($name))"; done < <(own_main_tests)
+    echo "$filter"
+}
