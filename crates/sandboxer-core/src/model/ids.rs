@@ -37,7 +37,7 @@ macro_rules! generated_id {
         impl $name {
             /// A new identifier, later than all earlier ones of this process in sort order.
             pub fn generate() -> Self {
-                Self(format!(concat!($prefix, "{}"), Ulid::new().to_string().to_lowercase()))
+                Self(format!(concat!($prefix, "{}"), Ulid::generate().to_string().to_lowercase()))
             }
         }
     };

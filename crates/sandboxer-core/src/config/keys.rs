@@ -1,0 +1,188 @@
+//! Every key there is: its name, its variable in the environment, and what counts as a value.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+use super::duration::{parse_duration, parse_ttl};
+use super::settings::{CustomStrategy, Settings};
+use super::yaml::nearest_word;
+use crate::{Error, Result, resolve};
+
+/// A key of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Key {
+    /// Its dotted name.
+    pub name: &'static str,
+    /// The variable of the environment layer; `None` where the files alone can set it.
+    pub variable: Option<&'static str>,
+    /// Whether a project's file may set it before it is trusted (and then only to something stricter).
+    pub untrusted: bool,
+}
+
+const fn key(name: &'static str, variable: Option<&'static str>, untrusted: bool) -> Key {
+    Key { name, variable, untrusted }
+}
+
+/// All keys, by name.
+pub const KEYS: &[Key] = &[
+    key("actor_type", Some("SANDBOXER_ACTOR_TYPE"), false),
+    key("copy.exclude", Some("SANDBOXER_EXCLUDE"), true),
+    key("copy.include", Some("SANDBOXER_INCLUDE"), false),
+    key("copy.threads", Some("SANDBOXER_THREADS"), false),
+    key("project", Some("SANDBOXER_PROJECT"), false),
+    key("sandbox.custom_strategies", None, false),
+    key("sandbox.default_ttl", Some("SANDBOXER_DEFAULT_TTL"), true),
+    key("sandbox.strategy", Some("SANDBOXER_STRATEGY"), true),
+    key("state.lock_wait", Some("SANDBOXER_LOCK_WAIT"), false),
+    key("state.scratch", Some("SANDBOXER_SCRATCH"), false),
+];
+
+/// Who can ask: a person, an agent, an automation.
+const ACTOR_TYPES: [&str; 3] = ["adm", "agt", "atm"];
+
+/// More threads than this only wait for one another.
+const MOST_THREADS: u64 = 256;
+
+/// One value for one key.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Setting {
+    Strategy(String),
+    CustomStrategies(BTreeMap<String, CustomStrategy>),
+    DefaultTtl(SignedDuration),
+    LockWait(Duration),
+    Scratch(PathBuf),
+    Include(Vec<String>),
+    Exclude(Vec<String>),
+    Threads(usize),
+    ActorType(String),
+    Project(String),
+}
+
+impl Setting {
+    /// The key's name.
+    pub(super) fn key(&self) -> &'static str {
+        match self {
+            Self::Strategy(_) => "sandbox.strategy",
+            Self::CustomStrategies(_) => "sandbox.custom_strategies",
+            Self::DefaultTtl(_) => "sandbox.default_ttl",
+            Self::LockWait(_) => "state.lock_wait",
+            Self::Scratch(_) => "state.scratch",
+            Self::Include(_) => "copy.include",
+            Self::Exclude(_) => "copy.exclude",
+            Self::Threads(_) => "copy.threads",
+            Self::ActorType(_) => "actor_type",
+            Self::Project(_) => "project",
+        }
+    }
+
+    /// Reads a value as a flag or a variable gives it: text, lists separated by colons.
+    pub(super) fn from_text(key: &str, text: &str) -> Result<Self> {
+        Ok(match key {
+            "sandbox.strategy" => Self::Strategy(word(text)?),
+            "sandbox.default_ttl" => Self::DefaultTtl(parse_ttl(text)?),
+            "state.lock_wait" => Self::LockWait(parse_duration(text)?.unsigned_abs()),
+            "state.scratch" => Self::Scratch(directory(text)?),
+            "copy.include" => Self::Include(patterns(text.split(':').map(str::to_owned))?),
+            "copy.exclude" => Self::Exclude(patterns(text.split(':').map(str::to_owned))?),
+            "copy.threads" => Self::Threads(threads(text.parse().map_err(|_| bad_threads(text))?)?),
+            "actor_type" => Self::ActorType(actor_type(text)?),
+            "project" => Self::Project(word(text)?),
+            "sandbox.custom_strategies" => {
+                return Err(Error::usage(
+                    "sandbox.custom_strategies is set in the user's configuration file only",
+                ));
+            }
+            other => return Err(unknown_key(other)),
+        })
+    }
+
+    /// Puts the value where it belongs. Patterns to exclude add up over the layers, since leaving less out than
+    /// another layer asked for is never what was meant; everything else replaces what was there.
+    pub(super) fn apply(self, settings: &mut Settings, origin: &str) {
+        let key = self.key();
+        match self {
+            Self::Strategy(name) => settings.sandbox_strategy = Some(name),
+            Self::CustomStrategies(custom) => settings.custom_strategies.extend(custom),
+            Self::DefaultTtl(ttl) => settings.default_ttl = Some(ttl),
+            Self::LockWait(wait) => settings.lock_wait = wait,
+            Self::Scratch(directory) => settings.scratch = Some(directory),
+            Self::Include(patterns) => settings.include = patterns,
+            Self::Exclude(patterns) => return add_excludes(settings, patterns, origin),
+            Self::Threads(threads) => settings.threads = Some(threads),
+            Self::ActorType(actor_type) => settings.actor_type = Some(actor_type),
+            Self::Project(project) => settings.project = Some(project),
+        }
+        settings.origins.insert(key.to_owned(), origin.to_owned());
+    }
+}
+
+fn add_excludes(settings: &mut Settings, patterns: Vec<String>, origin: &str) {
+    for pattern in patterns {
+        if !settings.exclude.contains(&pattern) {
+            settings.exclude.push(pattern);
+        }
+    }
+    let decided = settings.origins.entry("copy.exclude".to_owned()).or_default();
+    *decided = if decided.is_empty() || decided == "default" {
+        origin.to_owned()
+    } else {
+        format!("{decided} and {origin}")
+    };
+}
+
+/// A name: not empty, one line, nothing that could disturb a terminal.
+pub(super) fn word(text: &str) -> Result<String> {
+    if text.is_empty() || text.len() > 200 || text.trim() != text || text.contains(char::is_control) {
+        return Err(Error::usage(format!("{text:?} is not a name")));
+    }
+    Ok(text.to_owned())
+}
+
+pub(super) fn directory(text: &str) -> Result<PathBuf> {
+    let path = PathBuf::from(text);
+    if !path.is_absolute() || text.contains('\0') {
+        let hint = "write the whole path; ~ and variables are not expanded";
+        return Err(Error::Usage {
+            message: format!("{text:?} is not an absolute path"),
+            hint: Some(hint.to_owned()),
+        });
+    }
+    Ok(path)
+}
+
+pub(super) fn patterns(patterns: impl Iterator<Item = String>) -> Result<Vec<String>> {
+    let patterns: Vec<String> = patterns.collect();
+    match patterns.iter().find(|pattern| pattern.is_empty() || pattern.contains('\0')) {
+        Some(bad) => Err(Error::usage(format!("{bad:?} is not a pattern"))),
+        None => Ok(patterns),
+    }
+}
+
+pub(super) fn threads(count: u64) -> Result<usize> {
+    match usize::try_from(count) {
+        Ok(threads) if (1..=MOST_THREADS).contains(&count) => Ok(threads),
+        _ => Err(bad_threads(&count.to_string())),
+    }
+}
+
+fn bad_threads(text: &str) -> Error {
+    Error::usage(format!("{text:?} is not a number of threads from 1 to {MOST_THREADS}"))
+}
+
+pub(super) fn actor_type(text: &str) -> Result<String> {
+    if ACTOR_TYPES.contains(&text) {
+        return Ok(text.to_owned());
+    }
+    let hint = nearest_word(text, &ACTOR_TYPES);
+    Err(Error::Usage { message: format!("{text:?} is not an actor type"), hint })
+}
+
+fn unknown_key(name: &str) -> Error {
+    let names: Vec<String> = KEYS.iter().map(|key| key.name.to_owned()).collect();
+    let hint = resolve::nearest(name, names.iter()).first().map(|near| format!("did you mean {near:?}?"));
+    Error::Usage { message: format!("unknown key {name:?}"), hint }
+}

@@ -1,0 +1,117 @@
+//! The resolved values, ready for use.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::keys::KEYS;
+
+/// How long a command waits for another process that holds a lock, unless told otherwise.
+const DEFAULT_LOCK_WAIT: Duration = Duration::from_secs(10);
+
+/// What `module:` starts with where a built-in strategy is registered again.
+const BUILTIN: &str = "builtin:";
+
+/// One entry of `sandbox.custom_strategies`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CustomStrategy {
+    /// Where it comes from. `builtin:NAME` registers the built-in strategy NAME once more.
+    pub module: String,
+    /// The class within the module, for modules that are not built in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// Options handed to the strategy.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, Value>,
+}
+
+impl CustomStrategy {
+    /// The built-in strategy that this one is made of, if it is made of one.
+    pub fn builtin(&self) -> Option<&str> {
+        self.module.strip_prefix(BUILTIN)
+    }
+}
+
+/// Every setting, resolved over all layers.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `sandbox.strategy`: the strategy where neither the caller nor the resource's type asks for one.
+    pub sandbox_strategy: Option<String>,
+    /// `sandbox.custom_strategies`, by name.
+    pub custom_strategies: BTreeMap<String, CustomStrategy>,
+    /// `sandbox.default_ttl`: how long a sandbox lives that was made without a time to live.
+    pub default_ttl: Option<SignedDuration>,
+    /// `state.lock_wait`: how long to wait for another process.
+    pub lock_wait: Duration,
+    /// `copy.include`: the patterns that a copy is limited to; empty means everything.
+    pub include: Vec<String>,
+    /// `copy.exclude`: the patterns that a copy leaves out.
+    pub exclude: Vec<String>,
+    /// `copy.threads`: how many threads copy; `None` leaves it to the strategy.
+    pub threads: Option<usize>,
+    /// `state.scratch`: where workspaces are kept, instead of the choice by filesystem.
+    pub scratch: Option<PathBuf>,
+    /// `actor_type`: who asks, `adm`, `agt` or `atm`.
+    pub actor_type: Option<String>,
+    /// `project`: the calling project's id.
+    pub project: Option<String>,
+    /// For each key, the layer that decided, in words.
+    pub origins: BTreeMap<String, String>,
+    /// The untrusted project file that chose [`Self::sandbox_strategy`], if one did. Resolution then refuses a
+    /// strategy that does not isolate, whatever name it goes by.
+    pub untrusted_strategy: Option<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            sandbox_strategy: None,
+            custom_strategies: BTreeMap::new(),
+            default_ttl: None,
+            lock_wait: DEFAULT_LOCK_WAIT,
+            include: Vec::new(),
+            exclude: Vec::new(),
+            threads: None,
+            scratch: None,
+            actor_type: None,
+            project: None,
+            origins: KEYS.iter().map(|key| (key.name.to_owned(), "default".to_owned())).collect(),
+            untrusted_strategy: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Which layer decided `key`.
+    pub fn origin(&self, key: &str) -> &str {
+        self.origins.get(key).map_or("default", String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn defaults_wait_and_say_that_they_are_defaults() {
+        let settings = Settings::default();
+        assert_eq!(settings.lock_wait, Duration::from_secs(10));
+        assert_eq!(settings.origins.len(), KEYS.len());
+        assert_eq!(settings.origin("copy.exclude"), "default");
+        assert_eq!(settings.origin("no.such.key"), "default");
+    }
+
+    #[test]
+    fn a_module_says_whether_it_is_built_in() {
+        let module =
+            |module: &str| CustomStrategy { module: module.into(), class: None, options: BTreeMap::new() };
+        assert_eq!(module("builtin:filesystem_copy").builtin(), Some("filesystem_copy"));
+        assert_eq!(module("my_company.strategies").builtin(), None);
+    }
+}

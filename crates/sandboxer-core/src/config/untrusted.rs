@@ -1,0 +1,47 @@
+//! What a project's file may say before the user has trusted it: stricter, and nothing else.
+
+use std::path::Path;
+
+use super::keys::{KEYS, Setting};
+use super::schema::Entry;
+use super::settings::Settings;
+use crate::{Error, Result};
+
+/// The strategy that isolates nothing.
+const NO_ISOLATION: &str = "none";
+
+/// Refuses `entry` of the untrusted `file` unless it only tightens `so_far`, the settings of the layers below.
+pub(super) fn check(entry: &Entry, so_far: &Settings, file: &Path) -> Result<()> {
+    let key = entry.setting.key();
+    let allowed = KEYS.iter().any(|known| known.name == key && known.untrusted);
+    let complaint = match &entry.setting {
+        _ if !allowed => Some("is not for an untrusted project to set".to_owned()),
+        Setting::Strategy(name) if !isolates(name, so_far) => {
+            Some(format!("chooses {name:?}, which does not isolate"))
+        }
+        Setting::DefaultTtl(ttl) if so_far.default_ttl.is_some_and(|own| *ttl > own) => {
+            Some("is longer than your own".to_owned())
+        }
+        _ => None,
+    };
+    match complaint {
+        Some(complaint) => Err(refusal(&format!("{key} {complaint}"), file, entry.line)),
+        None => Ok(()),
+    }
+}
+
+/// As far as can be told by name: built-ins registered again are followed. Resolution asks the registry once more.
+fn isolates(name: &str, so_far: &Settings) -> bool {
+    let builtin = so_far.custom_strategies.get(name).and_then(|custom| custom.builtin());
+    builtin.unwrap_or(name) != NO_ISOLATION
+}
+
+/// A refusal that names the key, the file and the way out.
+pub(crate) fn refusal(what: &str, file: &Path, line: Option<u64>) -> Error {
+    let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+    let directory = file.parent().unwrap_or(Path::new("/")).display();
+    Error::Refused {
+        reason: format!("{what} ({}{line})", file.display()),
+        hint: Some(format!("read the file, then `sandbox trust {directory}`, or remove the key")),
+    }
+}

@@ -1,0 +1,129 @@
+//! What a caller typed for a resource, as a path: a path already, or a `file://` URL.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use crate::{Error, Result, resolve};
+
+/// More names than this are not looked through for the one that was meant.
+const MOST_NEIGHBOURS: usize = 1_000;
+
+/// The path that `location` names, not resolved yet.
+pub(super) fn to_path(location: &str) -> Result<PathBuf> {
+    if location.is_empty() {
+        return Err(Error::usage("the resource's location is empty"));
+    }
+    match scheme(location) {
+        None => Ok(PathBuf::from(location)),
+        Some(("file", rest)) => file_url(rest),
+        // The rest may hold a password.
+        Some((scheme, _)) => Err(Error::Usage {
+            message: format!("no resource type handles URLs of scheme {scheme}"),
+            hint: Some(format!("for a path of that name, write ./{scheme}://…")),
+        }),
+    }
+}
+
+/// The scheme of a URL and what follows `://`.
+fn scheme(location: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = location.split_once("://")?;
+    let valid = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c));
+    valid.then_some((scheme, rest))
+}
+
+fn file_url(rest: &str) -> Result<PathBuf> {
+    let path = rest.strip_prefix("localhost").unwrap_or(rest);
+    if !path.starts_with('/') {
+        let message = "a file:// URL names a path on this machine: file:///path".to_owned();
+        return Err(Error::Usage { message, hint: None });
+    }
+    let bytes = percent_decoded(path.as_bytes())
+        .ok_or_else(|| Error::usage("the file:// URL has a % that two hexadecimal digits do not follow"))?;
+    Ok(PathBuf::from(OsString::from_vec(bytes)))
+}
+
+fn percent_decoded(mut text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    while let Some((first, rest)) = text.split_first() {
+        if *first == b'%' {
+            let digits = rest.get(..2)?;
+            bytes.push(data_encoding::HEXLOWER_PERMISSIVE.decode(digits).ok()?[0]);
+            text = &rest[2..];
+        } else {
+            bytes.push(*first);
+            text = rest;
+        }
+    }
+    Some(bytes)
+}
+
+/// The path itself: absolute, without links and dots. A missing one is not found, with names that come near.
+pub(super) fn canonical(path: &Path) -> Result<PathBuf> {
+    std::fs::canonicalize(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::NotFound {
+            what: "resource",
+            name: path.to_string_lossy().into_owned(),
+            similar: neighbours(path),
+        },
+        _ => Error::io("resolve", path, error),
+    })
+}
+
+fn neighbours(path: &Path) -> Vec<String> {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Vec::new() };
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(parent).into_iter().flatten().flatten().take(MOST_NEIGHBOURS);
+    let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    resolve::nearest(name, names.iter())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn file_urls_are_paths() {
+        let table = [
+            ("file:///a/b", "/a/b"),
+            ("file://localhost/a", "/a"),
+            ("file:///a%20b%C3%A9", "/a bé"),
+            ("plain/path", "plain/path"),
+            ("./x://y", "./x://y"),
+            ("1x://y", "1x://y"),
+        ];
+        for (location, path) in table {
+            assert_eq!(to_path(location).unwrap(), Path::new(path), "{location}");
+        }
+    }
+
+    #[test]
+    fn other_urls_are_refused_without_their_secrets() {
+        let error = to_path("postgres://user:secret@db/x").unwrap_err();
+        assert_eq!(error.to_string(), "no resource type handles URLs of scheme postgres");
+        assert!(!format!("{error:?}").contains("secret"));
+        for bad in ["", "file://host/path", "file://relative", "file:///a%2", "file:///a%zz"] {
+            assert!(matches!(to_path(bad), Err(Error::Usage { .. })), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_path_suggests_its_neighbours() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("source")).unwrap();
+        let error = canonical(&dir.path().join("sourec")).unwrap_err();
+        let Error::NotFound { what: "resource", similar, .. } = error else { panic!("{error:?}") };
+        assert_eq!(similar, ["source"]);
+        assert!(matches!(canonical(Path::new("/..")), Ok(root) if root == Path::new("/")));
+    }
+
+    #[test]
+    fn other_failures_name_the_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("loop");
+        std::os::unix::fs::symlink(&link, &link).unwrap();
+        assert!(matches!(canonical(&link), Err(Error::Io { step: "resolve", path, .. }) if path == link));
+    }
+}
