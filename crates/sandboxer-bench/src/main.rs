@@ -1,1 +1,63 @@
-fn main(){}
+//! Benchmarks of sandboxer, side by side with the tools that a person would use instead.
+//!
+//! One subcommand is one table. A table is a list of rows ([`rows`]); a row measures two sides in turn ([`measure`]) on
+//! a place ([`place`]: tmpfs, XFS, disk) that holds a generated tree ([`tree`]), and ends as one line of a report
+//! ([`report`]). Ratios decide, absolute figures are reported; a missed goal is marked and is not an error.
+
+mod binary;
+mod failure;
+mod files;
+mod interrupt;
+mod measure;
+mod place;
+mod report;
+mod rows;
+mod sandbox;
+mod tree;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::{Failure, Result};
+use interrupt::Interrupt;
+
+/// Benchmarks of sandboxer: each row side by side with what it is compared with.
+#[derive(Parser)]
+#[command(name = "sandboxer-bench", version)]
+struct Arguments {
+    #[command(subcommand)]
+    table: Table,
+}
+
+/// One table each; further ones go here.
+#[derive(Subcommand)]
+enum Table {
+    Files(files::FilesArguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match measure_table(&arguments.table) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            say(&why.to_string());
+            if why == Failure::Interrupted { ExitCode::from(130) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+/// Whether every row that can be measured here was measured.
+fn measure_table(table: &Table) -> Result<bool> {
+    let interrupt = Interrupt::listen()?;
+    match table {
+        Table::Files(arguments) => files::measure(arguments, &interrupt),
+    }
+}
+
+/// Tells the user on stderr; a closed stderr must not stop the clean-up.
+fn say(message: &str) {
+    let _ = writeln!(std::io::stderr(), "sandboxer-bench: {message}");
+}

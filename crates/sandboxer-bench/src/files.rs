@@ -1,0 +1,90 @@
+//! The table `files`: create, diff and commit of a tree of small files, on tmpfs, on XFS and on disk.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::binary;
+use crate::failure::{During, Failure, Result};
+use crate::interrupt::Interrupt;
+use crate::place::{Place, preflight};
+use crate::report::{Row, table};
+use crate::rows::{Bench, Peaks, Subject, apply, commit, create, diff, memory, startup};
+use crate::tree::TreeSpec;
+
+/// Create, diff and commit of 50,000 small files, on tmpfs, on an XFS loop mount (as root) and on disk.
+#[derive(Args)]
+pub struct FilesArguments {
+    /// Write the rows to this file, too.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// How many rounds of each comparison count (5; 3 with --quick).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: Option<u16>,
+    /// A directory on the disk to measure on.
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    disk: PathBuf,
+    /// A tenth of the tree and fewer rounds: to see that it works, not to keep.
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Measures every row and prints the table; false where a row failed.
+pub fn measure(arguments: &FilesArguments, interrupt: &Interrupt) -> Result<bool> {
+    let spec = if arguments.quick { TreeSpec::QUICK } else { TreeSpec::FULL };
+    preflight(&arguments.disk, room(&spec))?;
+    let bench = Bench {
+        binary: binary::locate()?,
+        spec,
+        rounds: arguments.rounds.map_or(if arguments.quick { 3 } else { 5 }, usize::from),
+        interrupt: interrupt.clone(),
+        peaks: Peaks::default(),
+    };
+    let rows = all_rows(&bench, &arguments.disk)?;
+    print(&rows)?;
+    arguments.json.as_deref().map_or(Ok(()), |path| write_json(path, &rows))?;
+    Ok(!rows.iter().any(Row::has_failed))
+}
+
+/// Every row, in the order of the table.
+fn all_rows(bench: &Bench, disk: &Path) -> Result<Vec<Row>> {
+    let mut creates = Vec::new();
+    let mut diffs = Vec::new();
+    let mut commits = Vec::new();
+    let needed = room(&bench.spec);
+
+    let tmpfs = Subject::new(bench, Place::tmpfs(needed)?)?;
+    creates.push(create::filesystem_copy(bench, &tmpfs, Some(create::TMPFS_GOAL))?);
+    diffs.push(diff::row(bench, &tmpfs, Some(diff::GOAL))?);
+    drop(tmpfs);
+
+    let disk = Subject::new(bench, Place::disk(disk, needed)?)?;
+    creates.push(create::filesystem_copy(bench, &disk, None)?);
+    diffs.push(diff::row(bench, &disk, None)?);
+    commits.push(commit::row(bench, &disk)?);
+    let startup = startup::row(bench, &disk)?;
+
+    creates.push(create::copy_on_write(bench, Place::xfs(needed))?);
+    // The peaks are read before the library works inside this very process and makes it larger.
+    let memory = memory::rows(bench);
+    commits.insert(0, apply::row(bench, &disk)?);
+    Ok([creates, diffs, commits, memory, vec![startup]].concat())
+}
+
+/// The tree, one copy of it, and what a sandbox keeps beside its copy.
+fn room(spec: &TreeSpec) -> u64 {
+    spec.bytes_on_disk() * 22 / 10 + (128 << 20)
+}
+
+fn print(rows: &[Row]) -> Result<()> {
+    let written = std::io::stdout().write_all(table(rows).as_bytes());
+    written.map_err(|error| Failure::new(format!("cannot print the table: {error}")))
+}
+
+fn write_json(path: &Path, rows: &[Row]) -> Result<()> {
+    let mut json = serde_json::to_string_pretty(rows).during("describe the rows for", path)?;
+    json.push('\n');
+    fs::write(path, json).during("write", path)
+}

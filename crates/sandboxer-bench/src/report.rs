@@ -1,0 +1,200 @@
+//! The one table, and the same rows as JSON. A row is judged by one figure (a ratio, or megabytes) against its goal; a
+//! missed goal is marked and its number printed as it is.
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::measure::{Sides, ratio};
+
+/// One line of the table. The field names are those of the JSON file, which scripts read.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// What is compared; stable, so that runs can be compared by it.
+    pub row: String,
+    /// The figure that is judged: ours ÷ theirs, or for unit `MB` ours itself. None where it was not measured.
+    pub ratio: Option<f64>,
+    /// The figure must not be above this. None where there is no goal.
+    pub goal: Option<f64>,
+    /// Unit of `ours` and `theirs`.
+    pub unit: &'static str,
+    /// Our absolute figure: a median, or a peak for `MB`.
+    pub ours: Option<f64>,
+    /// The other side's median.
+    pub theirs: Option<f64>,
+    /// How many rounds were counted.
+    pub rounds: usize,
+    /// What else there is to know; starts with `skipped:` or `failed:` where there is no number.
+    pub note: String,
+}
+
+impl Row {
+    /// A comparison of wall times.
+    pub fn timed(row: &str, goal: Option<f64>, sides: &Sides) -> Self {
+        let (ours, theirs) = sides.medians();
+        let (low, high) = sides.spread();
+        Self {
+            row: row.to_owned(),
+            ratio: Some(ratio(ours, theirs)),
+            goal,
+            unit: "ms",
+            ours: Some(ours),
+            theirs: Some(theirs),
+            rounds: sides.ours.len(),
+            note: format!("{low:.2}–{high:.2} by run"),
+        }
+    }
+
+    /// A peak of memory.
+    pub fn memory(row: &str, goal: f64, bytes: u64, rounds: usize) -> Self {
+        let megabytes = bytes as f64 / 1e6;
+        Self {
+            row: row.to_owned(),
+            ratio: Some(megabytes),
+            goal: Some(goal),
+            unit: "MB",
+            ours: Some(megabytes),
+            theirs: None,
+            rounds,
+            note: String::new(),
+        }
+    }
+
+    /// A row without a number.
+    pub fn without(row: &str, goal: Option<f64>, unit: &'static str, why: &Failure) -> Self {
+        let note = why.to_string();
+        Self { row: row.to_owned(), ratio: None, goal, unit, ours: None, theirs: None, rounds: 0, note }
+    }
+
+    /// The same row with more to know.
+    pub fn noting(mut self, more: &str) -> Self {
+        if !self.note.is_empty() {
+            self.note.push_str("; ");
+        }
+        self.note.push_str(more);
+        self
+    }
+
+    /// Whether it should have a number and has none.
+    pub fn has_failed(&self) -> bool {
+        self.ratio.is_none() && self.note.starts_with("failed:")
+    }
+
+    fn verdict(&self) -> &'static str {
+        match (self.ratio, self.goal) {
+            (None, _) => "–",
+            (Some(_), None) => "",
+            (Some(figure), Some(goal)) if figure <= goal => "ok",
+            _ => "MISS",
+        }
+    }
+
+    fn cells(&self) -> [String; 7] {
+        let absolute = |value: Option<f64>| value.map_or("–".to_owned(), |v| absolute(v, self.unit));
+        [
+            self.row.clone(),
+            self.ratio.map_or("–".to_owned(), |r| judged(r, self.unit)),
+            self.goal.map_or("none".to_owned(), |g| format!("≤ {}", judged(g, self.unit))),
+            self.verdict().to_owned(),
+            absolute(self.ours),
+            absolute(self.theirs),
+            if self.note.is_empty() { format!("{} runs", self.rounds) } else { self.describe() },
+        ]
+    }
+
+    fn describe(&self) -> String {
+        if self.rounds == 0 { self.note.clone() } else { format!("{} runs; {}", self.rounds, self.note) }
+    }
+}
+
+fn judged(figure: f64, unit: &str) -> String {
+    if unit == "MB" { format!("{figure:.1} MB") } else { format!("{figure:.2}") }
+}
+
+fn absolute(value: f64, unit: &str) -> String {
+    match unit {
+        "ms" if value >= 10_000.0 => format!("{:.1} s", value / 1_000.0),
+        "ms" if value >= 100.0 => format!("{value:.0} ms"),
+        "ms" => format!("{value:.2} ms"),
+        _ => format!("{value:.1} {unit}"),
+    }
+}
+
+/// The table as Markdown with aligned columns, so that a terminal and a page both show it well.
+pub fn table(rows: &[Row]) -> String {
+    let head = ["row", "ratio", "goal", "", "ours", "theirs", "runs and notes"].map(str::to_owned);
+    let lines: Vec<[String; 7]> = std::iter::once(head).chain(rows.iter().map(Row::cells)).collect();
+    let width = |column: usize| lines.iter().map(|l| l[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 7] = std::array::from_fn(width);
+    let mut text = String::new();
+    for (index, cells) in lines.iter().enumerate() {
+        text.push_str(&line(cells, &widths));
+        if index == 0 {
+            text.push_str(&line(&widths.map(|w| "-".repeat(w)), &widths));
+        }
+    }
+    text
+}
+
+fn line(cells: &[String; 7], widths: &[usize; 7]) -> String {
+    let padded = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
+    format!("| {} |\n", padded.collect::<Vec<_>>().join(" | "))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
+    use super::*;
+    use crate::measure::Sample;
+
+    fn sides(ours: u64, theirs: u64) -> Sides {
+        let three = |ms| vec![Sample::in_process(Duration::from_millis(ms)); 3];
+        Sides { ours: three(ours), theirs: three(theirs) }
+    }
+
+    #[test]
+    fn a_row_is_judged_against_its_goal() {
+        assert_eq!(Row::timed("r", Some(0.5), &sides(50, 100)).verdict(), "ok");
+        assert_eq!(Row::timed("r", Some(0.5), &sides(51, 100)).verdict(), "MISS");
+        assert_eq!(Row::timed("r", None, &sides(900, 100)).verdict(), "");
+        assert_eq!(Row::memory("m", 24.0, 24_100_000, 1).verdict(), "MISS");
+        assert_eq!(Row::without("r", Some(1.0), "ms", &Failure::Interrupted).verdict(), "–");
+    }
+
+    #[test]
+    fn the_table_is_aligned_markdown_with_real_numbers() {
+        let skipped = Failure::Skipped("needs root".to_owned());
+        let rows = [
+            Row::timed("create", Some(0.45), &sides(1_234, 1_000)),
+            Row::memory("memory", 24.0, 12_340_000, 5),
+            Row::without("reflink", Some(0.55), "ms", &skipped).noting("x"),
+        ];
+        let expected = "\
+| row     | ratio   | goal      |      | ours    | theirs  | runs and notes           |
+| ------- | ------- | --------- | ---- | ------- | ------- | ------------------------ |
+| create  | 1.23    | ≤ 0.45    | MISS | 1234 ms | 1000 ms | 3 runs; 1.23–1.23 by run |
+| memory  | 12.3 MB | ≤ 24.0 MB | ok   | 12.3 MB | –       | 5 runs                   |
+| reflink | –       | ≤ 0.55    | –    | –       | –       | skipped: needs root; x   |
+";
+        assert_eq!(table(&rows), expected);
+    }
+
+    #[test]
+    fn only_a_failed_row_counts_as_failed() {
+        let without = |why: Failure| Row::without("r", None, "ms", &why);
+        assert!(without(Failure::new("broken")).has_failed());
+        assert!(!without(Failure::Skipped("no root".to_owned())).has_failed());
+        assert!(!Row::timed("r", None, &sides(1, 1)).has_failed());
+    }
+
+    #[test]
+    fn json_has_the_fields_that_scripts_read() {
+        let json = serde_json::to_value(Row::timed("create", Some(0.45), &sides(40, 100))).unwrap();
+        let expected = serde_json::json!({
+            "row": "create", "ratio": 0.4, "goal": 0.45, "unit": "ms",
+            "ours": 40.0, "theirs": 100.0, "rounds": 3, "note": "0.40–0.40 by run",
+        });
+        assert_eq!(json, expected);
+    }
+}
