@@ -1,0 +1,103 @@
+//! Filesystems of a chosen kind and size, for as long as a guard lives.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// A mounted filesystem; dropped, it is unmounted and its image deleted.
+#[derive(Debug)]
+#[must_use = "the filesystem is unmounted when the guard is dropped"]
+pub struct Mounted {
+    point: PathBuf,
+    _dir: TempDir,
+}
+
+impl Mounted {
+    /// A tmpfs of `bytes` bytes, or why there is none.
+    pub fn tmpfs(bytes: u64) -> Result<Self, String> {
+        Self::mount(|_| {
+            Ok(vec!["-t".into(), "tmpfs".into(), "-o".into(), format!("size={bytes}"), "tmpfs".into()])
+        })
+    }
+
+    /// An ext4 filesystem on an image of `bytes` bytes, or why there is none.
+    pub fn ext4(bytes: u64) -> Result<Self, String> {
+        Self::mount(|dir| image(dir, bytes, &["mkfs.ext4", "-q", "-F"]))
+    }
+
+    /// An XFS filesystem with reflinks on an image of `bytes` bytes (300 MB is its least), or why there is none.
+    pub fn xfs(bytes: u64) -> Result<Self, String> {
+        Self::mount(|dir| image(dir, bytes, &["mkfs.xfs", "-q", "-f", "-m", "reflink=1"]))
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.point
+    }
+
+    fn mount(source: impl Fn(&Path) -> Result<Vec<String>, String>) -> Result<Self, String> {
+        if !rustix::process::geteuid().is_root() {
+            return Err("mounting needs root".to_owned());
+        }
+        let dir = TempDir::with_prefix("sandboxer-mount-").unwrap();
+        let point = dir.path().join("mnt");
+        fs::create_dir(&point).unwrap();
+        let arguments = source(dir.path())?;
+        run(Command::new("mount").args(arguments).arg(&point))?;
+        fs::set_permissions(&point, fs::Permissions::from_mode(0o755)).unwrap();
+        Ok(Self { point, _dir: dir })
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Lazily as a last resort: a test that failed half-way may still have a file open below.
+        let unmounted = run(Command::new("umount").arg(&self.point));
+        if unmounted.is_err() {
+            let _ = run(Command::new("umount").arg("--lazy").arg(&self.point));
+        }
+    }
+}
+
+fn image(dir: &Path, bytes: u64, mkfs: &[&str]) -> Result<Vec<String>, String> {
+    let image = dir.join("image");
+    File::create(&image).unwrap().set_len(bytes).unwrap();
+    run(Command::new(mkfs[0]).args(&mkfs[1..]).arg(&image))?;
+    Ok(vec!["-o".into(), "loop".into(), image.to_str().unwrap().into()])
+}
+
+fn run(command: &mut Command) -> Result<Output, String> {
+    let output = command.output().map_err(|e| format!("cannot run {command:?}: {e}"))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    Err(format!("{command:?} failed: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// The mount points at or below `dir`.
+pub fn mounts_below(dir: &Path) -> Vec<PathBuf> {
+    let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let points = table.lines().filter_map(|line| line.split(' ').nth(1));
+    points.map(PathBuf::from).filter(|point| point.starts_with(dir)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_lives_as_long_as_its_guard() {
+        let mounted = match Mounted::tmpfs(1 << 20) {
+            Ok(mounted) => mounted,
+            Err(reason) => return crate::skip(&reason),
+        };
+        let point = mounted.path().to_path_buf();
+        assert_eq!(mounts_below(&point), [point.clone()]);
+        assert!(fs::write(point.join("too much"), vec![0; 2 << 20]).is_err());
+        drop(mounted);
+        assert!(mounts_below(&point).is_empty() && !point.exists());
+    }
+}
