@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::failure::{During, Failure, Result};
 use crate::measure::{Sample, run};
@@ -25,7 +26,18 @@ pub struct Created {
     /// Where to work.
     pub sandbox_path: PathBuf,
     strategy: String,
-    reason: Option<String>,
+    workspaces: Vec<WorkspaceReason>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WorkspaceReason {
+    reason: String,
+}
+
+/// What `diff --json` and `commit --json` answer, as far as it is needed here.
+#[derive(Deserialize)]
+struct Listed {
+    entries: Vec<IgnoredAny>,
 }
 
 impl SandboxCommand {
@@ -43,7 +55,7 @@ impl SandboxCommand {
         if created.strategy == strategy {
             return Ok((sample, created));
         }
-        let reason = created.reason.as_deref().unwrap_or("no reason given");
+        let reason = created.workspaces.first().map_or("no reason given", |workspace| &workspace.reason);
         let fell_back = format!("{strategy} fell back to {} ({reason})", created.strategy);
         self.destroy(&created).and(Err(Failure::Skipped(fell_back)))
     }
@@ -81,8 +93,7 @@ impl SandboxCommand {
     }
 
     fn expect_entries(&self, what: &str, expected: usize) -> Result<()> {
-        let answer: serde_json::Value = self.parse_output()?;
-        let found = count_entries(&answer);
+        let found = self.parse_output::<Listed>()?.entries.len();
         if found == expected {
             return Ok(());
         }
@@ -95,24 +106,57 @@ impl SandboxCommand {
     }
 }
 
-/// Entries at the top level, or below each workspace.
-fn count_entries(answer: &serde_json::Value) -> usize {
-    match answer.get("entries").and_then(|e| e.as_array()) {
-        Some(entries) => entries.len(),
-        None => answer["workspaces"].as_array().into_iter().flatten().map(count_entries).sum(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::fs;
+
+    use tempfile::TempDir;
+
     use super::*;
 
+    /// A `sandbox` that answers `answer` to everything, and lists how it was called in the file `called`.
+    fn fake(answer: &str) -> (TempDir, SandboxCommand) {
+        let scratch = tempfile::tempdir().unwrap();
+        let binary = scratch.path().join("sandbox");
+        let called = scratch.path().join("called");
+        let script = format!("#!/bin/sh\necho \"$@\" >> {}\ncat <<'END'\n{answer}\nEND\n", called.display());
+        let text = scratch.path().join("text");
+        fs::write(&text, script).unwrap();
+        // Written by another process: a file that a child of some parallel test inherited open could not be executed.
+        tool(Command::new("install").args(["-m", "755"]).arg(&text).arg(&binary)).unwrap();
+        let command = SandboxCommand::new(&binary, scratch.path());
+        (scratch, command)
+    }
+
+    const CREATED: &str = r#"{"sandbox_id": "sbx_1", "sandbox_path": "/p", "strategy": "filesystem_copy",
+        "workspaces": [{"reason": "no reflinks here"}]}"#;
+
     #[test]
-    fn entries_are_counted_at_either_level() {
-        let flat = serde_json::json!({"entries": [1, 2]});
-        let nested = serde_json::json!({"workspaces": [{"entries": [1]}, {"entries": [2, 3]}]});
-        assert_eq!(count_entries(&flat), 2);
-        assert_eq!(count_entries(&nested), 3);
-        assert_eq!(count_entries(&serde_json::json!({})), 0);
+    fn a_created_sandbox_is_understood() {
+        let (_scratch, sandbox) = fake(CREATED);
+        let (sample, created) = sandbox.create(Path::new("/tree"), "filesystem_copy").unwrap();
+        assert_eq!((created.sandbox_id.as_str(), created.sandbox_path.as_path()), ("sbx_1", Path::new("/p")));
+        assert!(!sample.wall.is_zero());
+    }
+
+    #[test]
+    fn another_strategy_than_asked_for_skips_the_row_and_leaves_no_sandbox() {
+        let (scratch, sandbox) = fake(CREATED);
+        let why = sandbox.create(Path::new("/tree"), "copy_on_write").unwrap_err();
+        let expected = "copy_on_write fell back to filesystem_copy (no reflinks here)";
+        assert_eq!(why, Failure::Skipped(expected.to_owned()));
+        let called = fs::read_to_string(scratch.path().join("called")).unwrap();
+        assert!(called.ends_with("destroy sbx_1\n"), "{called}");
+    }
+
+    #[test]
+    fn a_diff_or_commit_of_the_wrong_size_is_a_failure() {
+        let (_scratch, made) = fake(CREATED);
+        let (_, created) = made.create(Path::new("/tree"), "filesystem_copy").unwrap();
+        let (_scratch, sandbox) = fake(r#"{"entries": [{}, {}]}"#);
+        assert!(sandbox.diff(&created, 2).is_ok() && sandbox.commit(&created, 2).is_ok());
+        let message = sandbox.diff(&created, 3).unwrap_err().to_string();
+        assert_eq!(message, "failed: diff found 2 changed files where there are 3");
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use sandboxer_core::contract::SandboxStrategy;
 use sandboxer_core::model::{CommitRequest, Phase, PlanId, Resource, SandboxRef};
 use sandboxer_core::registry::{StrategyContext, StrategyRegistry};
+use sandboxer_strategies::filesystem_copy;
 
 use super::{Bench, CHANGED, Subject, copy_and_fsync};
 use crate::failure::{During, Failure, Result};
