@@ -186,3 +186,100 @@ fn unknown_key(name: &str) -> Error {
     let hint = resolve::nearest(name, names.iter()).first().map(|near| format!("did you mean {near:?}?"));
     Error::Usage { message: format!("unknown key {name:?}"), hint }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn complaint(key: &str, text: &str) -> (String, Option<String>) {
+        match Setting::from_text(key, text).unwrap_err() {
+            Error::Usage { message, hint } => (message, hint),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_key_reads_its_text_and_knows_its_name() {
+        let table = [
+            ("sandbox.strategy", "overlay"),
+            ("sandbox.default_ttl", "2h"),
+            ("state.lock_wait", "0s"),
+            ("state.scratch", "/var/scratch"),
+            ("copy.include", "src/**:docs/**"),
+            ("copy.exclude", "target"),
+            ("copy.threads", "4"),
+            ("actor_type", "agt"),
+            ("project", "shop"),
+        ];
+        for (key, text) in table {
+            assert_eq!(Setting::from_text(key, text).unwrap().key(), key);
+        }
+        let text_keys: Vec<_> = table.iter().map(|(key, _)| *key).collect();
+        let rest: Vec<_> = KEYS.iter().map(|key| key.name).filter(|name| !text_keys.contains(name)).collect();
+        assert_eq!(rest, ["sandbox.custom_strategies"]);
+        assert!(KEYS.windows(2).all(|pair| pair[0].name < pair[1].name), "the list is sorted");
+    }
+
+    #[test]
+    fn lists_are_separated_by_colons() {
+        let include = Setting::from_text("copy.include", "a/**:b").unwrap();
+        assert_eq!(include, Setting::Include(vec!["a/**".to_owned(), "b".to_owned()]));
+        assert!(complaint("copy.exclude", "a::b").0.contains("not a pattern"));
+    }
+
+    #[test]
+    fn values_are_checked() {
+        let bad = [
+            ("sandbox.strategy", ""),
+            ("sandbox.strategy", " padded"),
+            ("project", "two\nlines"),
+            ("sandbox.default_ttl", "0s"),
+            ("sandbox.default_ttl", "soon"),
+            ("state.lock_wait", "-1s"),
+            ("state.scratch", "~/scratch"),
+            ("state.scratch", "relative"),
+            ("copy.threads", "0"),
+            ("copy.threads", "257"),
+            ("copy.threads", "many"),
+            ("sandbox.custom_strategies", "x"),
+        ];
+        for (key, text) in bad {
+            assert!(Setting::from_text(key, text).is_err(), "{key} = {text:?}");
+        }
+        assert!(word(&"x".repeat(201)).is_err());
+        assert_eq!(complaint("actor_type", "agent").1.as_deref(), Some("valid here: adm, agt, atm"));
+        assert_eq!(complaint("actor_type", "adn").1.as_deref(), Some("did you mean \"adm\"?"));
+    }
+
+    #[test]
+    fn an_unknown_key_suggests_the_nearest() {
+        let (message, hint) = complaint("sandbox.stratgy", "x");
+        assert_eq!(message, "unknown key \"sandbox.stratgy\"");
+        assert_eq!(hint.as_deref(), Some("did you mean \"sandbox.strategy\"?"));
+    }
+
+    #[test]
+    fn a_value_lands_in_its_field_with_its_origin() {
+        let mut settings = Settings::default();
+        Setting::LockWait(Duration::from_secs(3)).apply(&mut settings, "flag");
+        Setting::Threads(2).apply(&mut settings, "flag");
+        Setting::Scratch("/s".into()).apply(&mut settings, "flag");
+        assert_eq!(settings.lock_wait, Duration::from_secs(3));
+        assert_eq!(
+            (settings.threads, settings.scratch.as_deref()),
+            (Some(2), Some(std::path::Path::new("/s")))
+        );
+        assert_eq!(settings.origin("state.lock_wait"), "flag");
+        assert_eq!(settings.origin("project"), "default");
+    }
+
+    #[test]
+    fn excludes_add_up() {
+        let mut settings = Settings::default();
+        Setting::Exclude(vec![".env".into()]).apply(&mut settings, "user file u");
+        Setting::Exclude(vec!["target".into(), ".env".into()]).apply(&mut settings, "flag");
+        assert_eq!(settings.exclude, [".env", "target"]);
+        assert_eq!(settings.origin("copy.exclude"), "user file u and flag");
+    }
+}

@@ -107,3 +107,7 @@ fn prefixed(error: Error, source: &str) -> Error {
         other => other,
     }
 }
+
+#[cfg(test)]
+#[path = "layers_tests.rs"]
+mod tests;

@@ -107,3 +107,97 @@ fn located(error: Error, file: &Path, line: Option<u64>) -> Error {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use jiff::SignedDuration;
+    use serde_json::json;
+
+    const EVERYTHING: &str = "\
+sandbox:
+  strategy: filesystem_copy
+  default_ttl: 2h
+  custom_strategies:
+    fast:
+      module: builtin:filesystem_copy
+      options: {threads: 2}
+    theirs:
+      module: company.strategies
+      class: Snapshot
+state:
+  lock_wait: 30s
+  scratch: /var/scratch
+copy:
+  include: [\"src/**\"]
+  exclude:
+    - target
+  threads: 4
+actor_type: agt
+project: shop
+";
+
+    fn read(text: &str) -> Vec<Entry> {
+        parse(text, Path::new("c.yaml")).unwrap()
+    }
+
+    fn complaint(text: &str) -> (Option<u64>, String) {
+        match parse(text, Path::new("c.yaml")).unwrap_err() {
+            Error::Config { line, message, .. } => (line, message),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_key_can_stand_in_a_file() {
+        let entries = read(EVERYTHING);
+        let mut found: Vec<&str> = entries.iter().map(|entry| entry.setting.key()).collect();
+        found.sort_unstable();
+        let all: Vec<&str> = keys::KEYS.iter().map(|key| key.name).collect();
+        assert_eq!(found, all);
+        assert!(
+            entries.contains(&Entry {
+                setting: Setting::DefaultTtl(SignedDuration::from_hours(2)),
+                line: Some(3)
+            })
+        );
+    }
+
+    #[test]
+    fn custom_strategies_keep_module_class_and_options() {
+        let entries = read(EVERYTHING);
+        let custom = entries.into_iter().find_map(|entry| match entry.setting {
+            Setting::CustomStrategies(custom) => Some(custom),
+            _ => None,
+        });
+        let custom = custom.unwrap();
+        assert_eq!(custom["fast"].options["threads"], json!(2));
+        assert_eq!(custom["theirs"].class.as_deref(), Some("Snapshot"));
+        assert!(complaint("sandbox:\n  custom_strategies:\n    x: {class: C}\n").1.contains("module"));
+        assert!(complaint("sandbox:\n  custom_strategies:\n    '': {module: m}\n").1.contains("not a name"));
+    }
+
+    #[test]
+    fn an_empty_file_or_section_sets_nothing() {
+        for text in ["", "# nothing\n", "sandbox:\n", "sandbox:\n  strategy:\ncopy: {}\nstate:\n"] {
+            assert_eq!(read(text), [], "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_names_its_line() {
+        let table = [
+            ("project: shop\nactor_type: robot\n", 2, "\"robot\" is not an actor type"),
+            ("sandbox:\n  default_ttl: 5 minutes\n", 2, "\"5 minutes\" is not a duration"),
+            ("copy:\n\n  threads: 0\n", 3, "\"0\" is not a number of threads from 1 to 256"),
+            ("state:\n  scratch: here\n", 2, "\"here\" is not an absolute path"),
+            ("sandbox:\n  stratgy: none\n", 2, "unknown key \"stratgy\""),
+        ];
+        for (text, line, message) in table {
+            assert_eq!(complaint(text), (Some(line), message.to_owned()));
+        }
+        assert_eq!(complaint("copy:\n  exclude: target\n").0, Some(2));
+        assert_eq!(complaint("copy:\n  exclude: [\"\"]\n").1, "\"\" is not a pattern");
+    }
+}

@@ -180,3 +180,145 @@ fn utf8(directory: &Path) -> Result<&str> {
         Error::usage(format!("{} is not UTF-8, and such a directory cannot be trusted", directory.display()))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    struct Place {
+        dir: tempfile::TempDir,
+        store: TrustStore,
+    }
+
+    fn place() -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        let store = TrustStore::new(dir.path().join("home/deep"));
+        Place { dir, store }
+    }
+
+    impl Place {
+        /// A project of that name with a file of its own.
+        fn project(&self, name: &str, content: &str) -> PathBuf {
+            let dir = self.dir.path().canonicalize().unwrap().join(name);
+            std::fs::create_dir_all(&dir).unwrap();
+            std::fs::write(dir.join(PROJECT_FILE), content).unwrap();
+            dir
+        }
+    }
+
+    #[test]
+    fn trust_holds_for_this_content_alone() {
+        let place = place();
+        let project = place.project("p", "project: a\n");
+        let file = project.join(PROJECT_FILE);
+        assert!(!place.store.is_trusted(&file).unwrap());
+        let trusted = place.store.trust(&project).unwrap();
+        assert_eq!(trusted.directory, project);
+        assert!(place.store.is_trusted(&file).unwrap());
+        assert_eq!(place.store.list().unwrap(), [trusted]);
+
+        std::fs::write(&file, "project: b\n").unwrap();
+        assert!(!place.store.is_trusted(&file).unwrap());
+        place.store.trust(&project).unwrap();
+        assert!(place.store.is_trusted(&file).unwrap());
+    }
+
+    #[test]
+    fn the_same_content_elsewhere_is_not_trusted() {
+        let place = place();
+        place.store.trust(&place.project("p", "project: a\n")).unwrap();
+        let other = place.project("q", "project: a\n");
+        assert!(!place.store.is_trusted(&other.join(PROJECT_FILE)).unwrap());
+    }
+
+    #[test]
+    fn trust_can_be_taken_back_even_when_the_project_is_gone() {
+        let place = place();
+        let project = place.project("p", "project: a\n");
+        assert!(!place.store.untrust(&project).unwrap());
+        place.store.trust(&project).unwrap();
+        std::fs::remove_dir_all(&project).unwrap();
+        assert!(place.store.untrust(&project).unwrap());
+        assert!(!place.store.untrust(&project).unwrap());
+        assert_eq!(place.store.list().unwrap(), []);
+    }
+
+    #[test]
+    fn the_way_to_the_directory_does_not_matter() {
+        let place = place();
+        let project = place.project("p", "project: a\n");
+        let link = place.dir.path().join("link");
+        symlink(&project, &link).unwrap();
+        place.store.trust(&link).unwrap();
+        assert!(place.store.is_trusted(&project.join(PROJECT_FILE)).unwrap());
+        assert!(place.store.is_trusted(&link.join(PROJECT_FILE)).unwrap());
+    }
+
+    #[test]
+    fn the_record_is_private() {
+        let place = place();
+        place.store.trust(&place.project("p", "project: a\n")).unwrap();
+        let mode = place.store.record_path().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(!place.store.home.join("trusted.json.new").exists());
+    }
+
+    #[test]
+    fn what_cannot_be_trusted_says_why() {
+        let place = place();
+        let project = place.project("p", "project: a\n");
+        assert!(matches!(place.store.trust(&project.join("no")), Err(Error::Io { step: "resolve", .. })));
+        std::fs::remove_file(project.join(PROJECT_FILE)).unwrap();
+        assert!(matches!(place.store.trust(&project), Err(Error::Io { step: "open", .. })));
+        symlink("/etc/hostname", project.join(PROJECT_FILE)).unwrap();
+        assert!(place.store.trust(&project).unwrap_err().to_string().contains("symbolic link"));
+
+        let odd = place.dir.path().canonicalize().unwrap().join(OsStr::from_bytes(b"\xff"));
+        std::fs::create_dir(&odd).unwrap();
+        std::fs::write(odd.join(PROJECT_FILE), "").unwrap();
+        assert!(place.store.trust(&odd).unwrap_err().to_string().contains("UTF-8"));
+        assert!(!place.store.is_trusted(&odd.join(PROJECT_FILE)).unwrap());
+    }
+
+    #[test]
+    fn a_damaged_or_newer_record_is_an_error() {
+        let place = place();
+        let project = place.project("p", "project: a\n");
+        place.store.trust(&project).unwrap();
+        let record = place.store.record_path();
+        std::fs::write(&record, "{").unwrap();
+        assert!(matches!(place.store.list(), Err(Error::Corrupt { .. })));
+        assert!(matches!(place.store.trust(&project), Err(Error::Corrupt { .. })));
+        std::fs::write(&record, r#"{"format": 2, "projects": {}}"#).unwrap();
+        assert!(matches!(place.store.list(), Err(Error::NewerState { found: 2, .. })));
+        std::fs::remove_file(&record).unwrap();
+        std::fs::create_dir(&record).unwrap();
+        assert!(matches!(place.store.list(), Err(Error::Io { step: "read", .. })));
+    }
+
+    #[test]
+    fn a_home_that_cannot_be_written_is_an_error_that_names_it() {
+        let place = place();
+        let project = place.project("p", "project: a\n");
+        let home = place.dir.path().join("file");
+        std::fs::write(&home, "").unwrap();
+        let store = TrustStore::new(&home);
+        assert!(matches!(store.trust(&project), Err(Error::Io { step: "create directory", .. })));
+    }
+
+    #[test]
+    fn two_at_once_both_count() {
+        let place = place();
+        let projects: Vec<_> = (0..8).map(|n| place.project(&format!("p{n}"), "project: a\n")).collect();
+        std::thread::scope(|scope| {
+            for project in &projects {
+                scope.spawn(|| place.store.trust(project).unwrap());
+            }
+        });
+        assert_eq!(place.store.list().unwrap().len(), projects.len());
+    }
+}
