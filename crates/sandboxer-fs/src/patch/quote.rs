@@ -1,0 +1,66 @@
+//! Path names as git writes them in a patch: bare where every byte is harmless, otherwise between double quotes with
+//! C escapes, so that a name with a newline or a stray byte can neither break the patch nor be lost in it.
+
+use std::io::{self, Write};
+
+/// Writes `prefix` and `path` as one name, quoted if any byte of the path asks for it.
+pub(super) fn write_name(out: &mut dyn Write, prefix: &str, path: &[u8]) -> io::Result<()> {
+    if !path.iter().any(|byte| needs_escape(*byte)) {
+        out.write_all(prefix.as_bytes())?;
+        return out.write_all(path);
+    }
+    write!(out, "\"{prefix}")?;
+    for byte in path {
+        write_escaped(out, *byte)?;
+    }
+    out.write_all(b"\"")
+}
+
+/// What git quotes with `core.quotePath` on, its default: control bytes, `"`, `\`, and all that is not ASCII.
+fn needs_escape(byte: u8) -> bool {
+    !matches!(byte, b' '..=b'~') || byte == b'"' || byte == b'\\'
+}
+
+fn write_escaped(out: &mut dyn Write, byte: u8) -> io::Result<()> {
+    let letter = match byte {
+        b'"' | b'\\' => byte,
+        0x07 => b'a',
+        0x08 => b'b',
+        b'\t' => b't',
+        b'\n' => b'n',
+        0x0b => b'v',
+        0x0c => b'f',
+        b'\r' => b'r',
+        _ if needs_escape(byte) => return write!(out, "\\{byte:03o}"),
+        _ => return out.write_all(&[byte]),
+    };
+    out.write_all(&[b'\\', letter])
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn quoted(prefix: &str, path: &[u8]) -> String {
+        let mut out = Vec::new();
+        write_name(&mut out, prefix, path).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn plain_names_stay_bare() {
+        assert_eq!(quoted("a/", b"src/with space.rs"), "a/src/with space.rs");
+        assert_eq!(quoted("", b"~!@#$%^&*()'`"), "~!@#$%^&*()'`");
+    }
+
+    #[test]
+    fn odd_names_are_quoted_as_git_does() {
+        assert_eq!(quoted("a/", b"x\ty"), r#""a/x\ty""#);
+        assert_eq!(quoted("", b"q\"b\\n\n"), r#""q\"b\\n\n""#);
+        assert_eq!(quoted("b/", b"\x07\x08\x0b\x0c\r"), r#""b/\a\b\v\f\r""#);
+        assert_eq!(quoted("", b"\x01\x1b\x7f"), r#""\001\033\177""#);
+        assert_eq!(quoted("", "é".as_bytes()), r#""\303\251""#);
+        assert_eq!(quoted("", b"\xff z"), r#""\377 z""#);
+    }
+}
