@@ -36,6 +36,24 @@ impl SandboxState {
     pub fn is_open(self) -> bool {
         matches!(self, Self::Ready | Self::Active)
     }
+
+    /// Whether it holds its name and its plan's place.
+    pub fn is_live(self) -> bool {
+        !matches!(self, Self::Destroyed | Self::Failed)
+    }
+
+    /// The word for it, in JSON and in the store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Requested => "requested",
+            Self::Provisioning => "provisioning",
+            Self::Ready => "ready",
+            Self::Active => "active",
+            Self::Destroying => "destroying",
+            Self::Destroyed => "destroyed",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 /// Who asked for a sandbox.
@@ -183,6 +201,12 @@ pub struct CheckpointRecord {
     pub created_at: Timestamp,
     /// The workspaces it covers.
     pub workspaces: Vec<String>,
+    /// Whether pruning leaves it alone.
+    #[serde(default)]
+    pub pinned: bool,
+    /// Where the strategies keep it, by workspace, where that is a path.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub snapshots: BTreeMap<String, PathBuf>,
 }
 
 /// One line of the operation log.

@@ -1,0 +1,64 @@
+//! Sandboxes that are on disk and not in the store, because the database was lost: registered again from the
+//! descriptors beside them.
+
+use super::descriptor::Descriptor;
+use super::lock::SandboxLock;
+use super::manager::SandboxManager;
+use super::orphans::subdirectories;
+use super::{Sandbox, Workspace};
+use crate::Result;
+use crate::model::Phase;
+
+impl SandboxManager {
+    /// Registers every sandbox found by its descriptor that the store lacks, the oldest first, and returns those. One
+    /// whose workspaces are gone is passed over. A name that is taken by now gets a number.
+    pub fn adopt(&self) -> Result<Vec<Sandbox>> {
+        let mut found = self.find_unknown()?;
+        found.sort_by_key(|descriptor| descriptor.sandbox.created_at);
+        let mut adopted = Vec::new();
+        for descriptor in found {
+            let directory = self.sandbox_dir(&descriptor.sandbox.id);
+            let Some(_lock) = SandboxLock::try_acquire(&directory)? else { continue };
+            if let Some(sandbox) = self.store.adopt(&descriptor.sandbox, &descriptor.checkpoints)? {
+                Descriptor { sandbox: sandbox.clone(), ..descriptor }.write(&directory)?;
+                self.finish_interrupted(&sandbox)?;
+                adopted.push(sandbox);
+            }
+        }
+        Ok(adopted)
+    }
+
+    fn find_unknown(&self) -> Result<Vec<Descriptor>> {
+        let mut found = Vec::new();
+        for directory in subdirectories(&self.sandboxes_dir(), "sbx_")? {
+            let Ok(Some(descriptor)) = Descriptor::read(&directory) else { continue };
+            let sandbox = &descriptor.sandbox;
+            let belongs = directory.ends_with(sandbox.id.as_str()) && sandbox.state.is_open();
+            if belongs
+                && sandbox.workspaces.iter().all(is_on_disk)
+                && self.store.sandbox(&sandbox.id)?.is_none()
+            {
+                found.push(descriptor);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The lost store may have held an unfinished commit. What its strategies can roll forward is rolled forward.
+    fn finish_interrupted(&self, sandbox: &Sandbox) -> Result<()> {
+        for workspace in &sandbox.workspaces {
+            if self.capabilities_of(workspace).is_ok_and(|can| can.two_phase) {
+                self.commit_phase(workspace, Phase::Finish)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_on_disk(workspace: &Workspace) -> bool {
+    let sandbox_ref = &workspace.sandbox_ref;
+    ["dir", "path"]
+        .iter()
+        .filter_map(|key| sandbox_ref.text(key))
+        .all(|path| std::path::Path::new(path).exists())
+}

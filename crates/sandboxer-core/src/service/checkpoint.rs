@@ -1,0 +1,212 @@
+//! Checkpoints: the service names, orders, keeps and prunes them, across processes; strategies supply the mechanism.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::content::{per_workspace, told_rollback};
+use super::descriptor::Descriptor;
+use super::manager::{SandboxManager, counted};
+use super::{CheckpointRecord, CheckpointResults, RollbackResults, Target, Workspace, names};
+use crate::model::{CheckpointId, CheckpointResult};
+use crate::store::now;
+use crate::{Error, Result};
+
+impl SandboxManager {
+    /// The service that keeps this state's checkpoints.
+    pub fn checkpoint_service(&self) -> CheckpointService<'_> {
+        CheckpointService { manager: self }
+    }
+
+    /// Keeps the present state of a target, under `name` or the next number.
+    pub fn checkpoint(&self, target: &Target, name: Option<&str>) -> Result<CheckpointResults> {
+        self.checkpoint_service().take(target, name)
+    }
+
+    /// The checkpoints of a sandbox, oldest first.
+    pub fn checkpoints(&self, target: &Target) -> Result<Vec<CheckpointRecord>> {
+        self.checkpoint_service().list(target)
+    }
+
+    /// Brings a checkpoint back.
+    pub fn restore(&self, target: &Target, name: &str) -> Result<RollbackResults> {
+        self.checkpoint_service().restore(target, name)
+    }
+}
+
+/// Names, orders, persists and prunes checkpoints.
+#[derive(Clone, Copy)]
+pub struct CheckpointService<'a> {
+    manager: &'a SandboxManager,
+}
+
+impl CheckpointService<'_> {
+    /// Keeps the present state of a target, under `name` or the next number. A name is used once.
+    pub fn take(&self, target: &Target, name: Option<&str>) -> Result<CheckpointResults> {
+        if let Some(name) = name {
+            names::check("checkpoint", name)?;
+        }
+        self.manager.permit_on(target, "checkpoint")?;
+        let (_lock, target) = self.manager.lock_open(target)?;
+        self.check_ability(&target)?;
+        let record = self.next_record(&target, name)?;
+        let told = |results: &CheckpointResults| told_checkpoint(&record, results);
+        self.manager.logged(&target.sandbox.id, "checkpoint", || self.take_all(&target, &record), told)
+    }
+
+    fn check_ability(&self, target: &Target) -> Result<()> {
+        for workspace in &target.workspaces {
+            if !self.manager.capabilities_of(workspace)?.checkpoints {
+                return Err(Error::Unsupported {
+                    strategy: workspace.sandbox_ref.strategy_name.clone(),
+                    what: "take checkpoints",
+                    reason: "it keeps one state only".to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn next_record(&self, target: &Target, name: Option<&str>) -> Result<CheckpointRecord> {
+        let taken = self.manager.store.checkpoints(&target.sandbox.id)?;
+        let is_taken = |name: &str| taken.iter().any(|record| record.id.as_str() == name);
+        let sequence = self.manager.store.last_checkpoint(&target.sandbox.id)? + 1;
+        let name = match name {
+            Some(name) if is_taken(name) => return Err(name_taken(target, name)),
+            Some(name) => name.to_owned(),
+            None => (sequence..).map(|n| format!("cp-{n}")).find(|n| !is_taken(n)).unwrap_or_default(),
+        };
+        Ok(CheckpointRecord {
+            id: CheckpointId::from_string(name),
+            sequence,
+            created_at: now(),
+            workspaces: target.workspaces.iter().map(|w| w.name.clone()).collect(),
+            pinned: false,
+            snapshots: BTreeMap::new(),
+        })
+    }
+
+    /// Every workspace first, the record second: a crash in between leaves content that nobody lists, which a second
+    /// attempt under that name replaces.
+    fn take_all(&self, target: &Target, record: &CheckpointRecord) -> Result<CheckpointResults> {
+        let paths = per_workspace(target, |workspace| {
+            self.manager.strategy_of(workspace)?.checkpoint(&workspace.sandbox_ref, &record.id)
+        })?;
+        let snapshots = paths.iter().filter_map(|(name, path)| Some((name.clone(), path.clone()?))).collect();
+        let record = CheckpointRecord { snapshots, ..record.clone() };
+        self.manager.store.add_checkpoint(&target.sandbox.id, &record)?;
+        self.describe(target)?;
+        let result = |path: Option<PathBuf>| CheckpointResult {
+            checkpoint_id: record.id.clone(),
+            plan_id: target.sandbox.plan_id.clone(),
+            timestamp: record.created_at,
+            snapshot_path: path,
+            message: format!("checkpoint {} of sandbox {}", record.id, target.sandbox.name),
+        };
+        Ok(paths.into_iter().map(|(name, path)| (name, result(path))).collect())
+    }
+
+    /// Writes the list of checkpoints beside the sandbox too, for `adopt`.
+    fn describe(&self, target: &Target) -> Result<()> {
+        let checkpoints = self.manager.store.checkpoints(&target.sandbox.id)?;
+        let descriptor = Descriptor { sandbox: target.sandbox.clone(), checkpoints };
+        descriptor.write(&self.manager.sandbox_dir(&target.sandbox.id))
+    }
+
+    /// The checkpoints of a sandbox, oldest first; of one workspace, those that cover it.
+    pub fn list(&self, target: &Target) -> Result<Vec<CheckpointRecord>> {
+        let mut records = self.manager.store.checkpoints(&target.sandbox.id)?;
+        records.retain(|record| target.workspaces.iter().any(|w| record.workspaces.contains(&w.name)));
+        Ok(records)
+    }
+
+    /// Brings a checkpoint back in every workspace of the target.
+    pub fn restore(&self, target: &Target, name: &str) -> Result<RollbackResults> {
+        self.manager.permit_on(target, "restore")?;
+        let (_lock, target) = self.manager.lock_open(target)?;
+        let record = self.get(&target, name)?;
+        check_covered(&target, &record)?;
+        let one = |w: &Workspace| self.manager.strategy_of(w)?.restore_checkpoint(&w.sandbox_ref, &record.id);
+        let told = |results: &RollbackResults| told_rollback(results, &format!("restored {name}:"));
+        self.manager.logged(&target.sandbox.id, "restore", || per_workspace(&target, one), told)
+    }
+
+    fn get(&self, target: &Target, name: &str) -> Result<CheckpointRecord> {
+        let records = self.list(target)?;
+        let ids: Vec<String> = records.iter().map(|record| record.id.as_str().to_owned()).collect();
+        records.into_iter().find(|record| record.id.as_str() == name).ok_or_else(|| Error::NotFound {
+            what: "checkpoint",
+            name: name.to_owned(),
+            similar: crate::resolve::nearest(name, ids.iter()),
+        })
+    }
+
+    /// Has pruning leave a checkpoint alone, or not any more.
+    pub fn pin(&self, target: &Target, name: &str, pinned: bool) -> Result<()> {
+        self.manager.permit_on(target, "checkpoint")?;
+        let (_lock, target) = self.manager.lock_open(target)?;
+        let record = self.get(&target, name)?;
+        self.manager.store.pin_checkpoint(&target.sandbox.id, &record.id, pinned)?;
+        self.describe(&target)
+    }
+
+    /// Forgets all but the newest `keep` checkpoints and the pinned ones; returns which. Their content goes too where it
+    /// is a directory of its own.
+    pub fn prune(&self, target: &Target, keep: usize) -> Result<Vec<CheckpointId>> {
+        self.manager.permit_on(target, "checkpoint")?;
+        let (_lock, target) = self.manager.lock_open(target)?;
+        let newest_first = self.list(&target)?.into_iter().rev();
+        let old: Vec<_> = newest_first.filter(|record| !record.pinned).skip(keep).collect();
+        let ids: Vec<_> = old.iter().map(|record| record.id.clone()).collect();
+        if ids.is_empty() {
+            return Ok(ids);
+        }
+        self.manager.store.remove_checkpoints(&target.sandbox.id, &ids)?;
+        self.describe(&target)?;
+        old.iter().try_for_each(|record| self.remove_content(&target, record))?;
+        Ok(ids)
+    }
+
+    fn remove_content(&self, target: &Target, record: &CheckpointRecord) -> Result<()> {
+        for (name, path) in &record.snapshots {
+            let workspace = target.sandbox.workspace(name);
+            if workspace.is_some_and(|workspace| is_own_directory(workspace, path)) {
+                self.manager.remove_dir(path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a snapshot is a directory by itself in the place where file strategies keep them. Anything else (a layer
+/// that others stand on, a tag) is left to the strategy's clean-up.
+fn is_own_directory(workspace: &Workspace, path: &Path) -> bool {
+    let Some(own) = workspace.sandbox_ref.text("dir") else { return false };
+    let below = path.strip_prefix(Path::new(own).join("checkpoints")).ok();
+    below.is_some_and(|rest| {
+        matches!(rest.components().collect::<Vec<_>>()[..], [std::path::Component::Normal(_)])
+    })
+}
+
+fn check_covered(target: &Target, record: &CheckpointRecord) -> Result<()> {
+    match target.workspaces.iter().find(|w| !record.workspaces.contains(&w.name)) {
+        None => Ok(()),
+        Some(missing) => Err(Error::Usage {
+            message: format!("checkpoint {} does not cover workspace {}", record.id, missing.name),
+            hint: record.workspaces.first().map(|name| format!("name one: {}:{name}", target.sandbox.name)),
+        }),
+    }
+}
+
+fn name_taken(target: &Target, name: &str) -> Error {
+    Error::Usage {
+        message: format!("sandbox {} has a checkpoint {name:?} already", target.sandbox.name),
+        hint: Some("choose another name, or leave it out to have one made up".to_owned()),
+    }
+}
+
+fn told_checkpoint(record: &CheckpointRecord, results: &CheckpointResults) -> (String, Value) {
+    let summary = format!("checkpoint {} of {}", record.id, counted(results.len(), "workspace"));
+    (summary, json!({"checkpoint": record.id, "workspaces": record.workspaces}))
+}

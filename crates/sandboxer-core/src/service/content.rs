@@ -1,0 +1,175 @@
+//! Looking at what is in a sandbox, and changing it.
+//!
+//! Reading and diffing take no lock: they work while a command runs in the sandbox, and any number of them at once.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::manager::{SandboxManager, counted, in_workspace};
+use super::{RollbackResults, Sandbox, Target, TargetDiff, Workspace, WorkspaceDiff};
+use crate::model::{Change, DiffKind, RelPath, RollbackResult};
+use crate::{Error, Result};
+
+impl SandboxManager {
+    /// The content of one file as the sandbox sees it.
+    pub fn read(&self, target: &Target, path: &RelPath) -> Result<Vec<u8>> {
+        let workspace = the_one(target, "read")?;
+        self.permit_on(target, "read")?;
+        self.check_open(&target.sandbox)?;
+        let content = self.strategy_of(workspace)?.read(&workspace.sandbox_ref, path);
+        content.map_err(in_workspace(&target.sandbox, workspace))
+    }
+
+    /// Replaces the content of one file in the sandbox.
+    pub fn write(&self, target: &Target, path: &RelPath, content: &[u8]) -> Result<Change> {
+        the_one(target, "write")?;
+        self.permit_on(target, "write")?;
+        let (_lock, target) = self.lock_open(target)?;
+        let workspace = the_one(&target, "write")?;
+        let strategy = self.strategy_of(workspace)?;
+        let work = || strategy.write(&workspace.sandbox_ref, path, content);
+        let change = self.logged(&target.sandbox.id, "write", work, |change| told_write(workspace, change));
+        let change = change.map_err(in_workspace(&target.sandbox, workspace))?;
+        self.store.set_active(&target.sandbox.id)?;
+        Ok(change)
+    }
+
+    /// Where to work: the directory (or file) that stands for the resource.
+    pub fn sandbox_path(&self, target: &Target) -> Result<PathBuf> {
+        let workspace = the_one(target, "path")?;
+        self.check_open(&target.sandbox)?;
+        workspace.sandbox_ref.sandbox_path().ok_or_else(|| Error::Unsupported {
+            strategy: workspace.sandbox_ref.strategy_name.clone(),
+            what: "give a path to work in",
+            reason: "what it isolates is not files".to_owned(),
+        })
+    }
+
+    /// Everything that differs from the base, or the part within `paths`.
+    pub fn diff(&self, target: &Target, paths: &[RelPath]) -> Result<TargetDiff> {
+        paths_need_one_workspace(target, paths)?;
+        self.permit_on(target, "diff")?;
+        self.check_open(&target.sandbox)?;
+        self.diff_unasked(target, paths)
+    }
+
+    /// The same for our own purposes, which nobody has to permit.
+    pub(super) fn diff_unasked(&self, target: &Target, paths: &[RelPath]) -> Result<TargetDiff> {
+        let mut workspaces = Vec::with_capacity(target.workspaces.len());
+        let mut digests = Vec::with_capacity(target.workspaces.len());
+        for workspace in &target.workspaces {
+            let view = self.strategy_of(workspace)?.diff(&workspace.sandbox_ref);
+            let view = view.map_err(in_workspace(&target.sandbox, workspace))?.select(paths);
+            digests.push((workspace.name.clone(), view.digest));
+            workspaces.push(WorkspaceDiff { workspace: workspace.clone(), entries: view.entries });
+        }
+        Ok(TargetDiff { digest: combined_digest(&digests), workspaces })
+    }
+
+    /// Throws the differences away: all, or those within `paths`.
+    pub fn rollback(&self, target: &Target, paths: &[RelPath]) -> Result<RollbackResults> {
+        paths_need_one_workspace(target, paths)?;
+        self.permit_on(target, "rollback")?;
+        let (_lock, target) = self.lock_open(target)?;
+        for workspace in target.workspaces.iter().filter(|_| !paths.is_empty()) {
+            self.check_scoped_rollback(workspace)?;
+        }
+        let work = || per_workspace(&target, |workspace| self.rollback_one(workspace, paths));
+        self.logged(&target.sandbox.id, "rollback", work, |results| told_rollback(results, "rolled back"))
+    }
+
+    fn rollback_one(&self, workspace: &Workspace, paths: &[RelPath]) -> Result<RollbackResult> {
+        let strategy = self.strategy_of(workspace)?;
+        match paths {
+            [] => strategy.rollback(&workspace.sandbox_ref),
+            some => strategy.rollback(&workspace.sandbox_ref.clone().scoped(some)),
+        }
+    }
+
+    fn check_scoped_rollback(&self, workspace: &Workspace) -> Result<()> {
+        if self.capabilities_of(workspace)?.scoped_rollback {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            strategy: workspace.sandbox_ref.strategy_name.clone(),
+            what: "roll back chosen paths",
+            reason: "it rolls back everything or nothing".to_owned(),
+        })
+    }
+
+    /// A sandbox that is still being made, or already being removed, has no content to speak of.
+    fn check_open(&self, sandbox: &Sandbox) -> Result<()> {
+        match sandbox.state {
+            state if state.is_open() => Ok(()),
+            state if state.is_live() => Err(Error::Busy {
+                path: self.sandbox_dir(&sandbox.id),
+                holder: Some(format!("sandbox {} is {}", sandbox.name, state.as_str())),
+            }),
+            _ => Err(Error::not_found("sandbox", sandbox.name.as_str())),
+        }
+    }
+}
+
+/// Does `work` in each workspace, in order; says which one an error is about.
+pub(super) fn per_workspace<T>(
+    target: &Target,
+    mut work: impl FnMut(&Workspace) -> Result<T>,
+) -> Result<Vec<(String, T)>> {
+    let mut results = Vec::with_capacity(target.workspaces.len());
+    for workspace in &target.workspaces {
+        let result = work(workspace).map_err(in_workspace(&target.sandbox, workspace))?;
+        results.push((workspace.name.clone(), result));
+    }
+    Ok(results)
+}
+
+/// The one workspace that is meant; an error that says how to name it where several are.
+pub(super) fn the_one<'a>(target: &'a Target, command: &str) -> Result<&'a Workspace> {
+    match &target.workspaces[..] {
+        [only] => Ok(only),
+        _ => Err(name_a_workspace(target, format!("`{command}` works in one workspace"))),
+    }
+}
+
+/// Paths lie in one workspace, so one has to be named.
+pub(super) fn paths_need_one_workspace(target: &Target, paths: &[RelPath]) -> Result<()> {
+    if paths.is_empty() || target.workspaces.len() == 1 {
+        return Ok(());
+    }
+    Err(name_a_workspace(target, "a path lies in one workspace".to_owned()))
+}
+
+fn name_a_workspace(target: &Target, why: String) -> Error {
+    let sandbox = &target.sandbox;
+    let choices: Vec<String> =
+        sandbox.workspaces.iter().map(|w| format!("{}:{}", sandbox.name, w.name)).collect();
+    Error::Usage {
+        message: format!("{why}, and sandbox {} has {}", sandbox.name, choices.len()),
+        hint: Some(format!("name one: {}", choices.join(", "))),
+    }
+}
+
+/// One digest for a target: a single workspace's own, or one over the names and digests of several.
+pub(super) fn combined_digest(digests: &[(String, String)]) -> String {
+    if let [(_, only)] = digests {
+        return only.clone();
+    }
+    let mut hasher = blake3::Hasher::new();
+    for part in digests.iter().flat_map(|(name, digest)| [name, digest]) {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part.as_bytes());
+    }
+    format!("blake3:{}", hasher.finalize().to_hex())
+}
+
+fn told_write(workspace: &Workspace, change: &Change) -> (String, Value) {
+    let verb = if change.kind == DiffKind::Created { "created" } else { "wrote" };
+    let summary = format!("{verb} {} ({})", change.path, counted(change.new_size as usize, "byte"));
+    (summary, json!({"workspace": workspace.name, "path": change.path, "size": change.new_size}))
+}
+
+pub(super) fn told_rollback(results: &RollbackResults, verb: &str) -> (String, Value) {
+    let restored: u64 = results.iter().map(|(_, result)| result.restored_files).sum();
+    (format!("{verb} {}", counted(restored as usize, "path")), json!({"workspaces": results}))
+}

@@ -1,0 +1,365 @@
+//! Get or create a sandbox.
+//!
+//! Written first, made second: the row `provisioning` is durable before the first directory is made, the sandbox's lock
+//! is held until everything is, and each workspace is remembered as soon as its strategy has made it. So a killed
+//! create is a row whose lock is free, and recovery knows what to remove. A failed one is undone here, in reverse.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::descriptor::{Descriptor, sync_directory};
+use super::lock::SandboxLock;
+use super::manager::{SandboxManager, failure, in_workspace, new_operation};
+use super::{CreateRequest, Created, Input, Operation, Sandbox, SandboxState, Workspace, names};
+use crate::model::{PlanId, Resource, SandboxId, SandboxRef};
+use crate::resolve::choose_strategy;
+use crate::store::{Naming, OperationEnd, Reservation, now};
+use crate::{Error, Result};
+
+/// How often a create starts over because a sandbox of its plan was just being made or removed by somebody else.
+const ATTEMPTS: usize = 5;
+
+/// The property that tells a strategy not to fall back to another.
+const NO_FALLBACK: &str = "no_fallback";
+
+/// Marks the ref of a workspace that no strategy has made yet.
+const UNMADE: &str = "unmade";
+
+impl SandboxManager {
+    /// Makes a sandbox of the request's inputs. With a plan that has a live sandbox over the same resources, that one is
+    /// returned with `created: false`; one that overlaps in part, or uses another strategy than the one asked for, is
+    /// refused by name.
+    pub fn get_or_create_sandbox(&self, request: &CreateRequest) -> Result<Created> {
+        let detected = request.inputs.iter().map(|input| self.detect(input)).collect::<Result<Vec<_>>>()?;
+        self.get_or_create_over(request, detected)
+    }
+
+    /// The same, over resources that are known already; each has a workspace name if one was given.
+    pub(super) fn get_or_create_over(
+        &self,
+        request: &CreateRequest,
+        resources: Vec<(Option<String>, Resource)>,
+    ) -> Result<Created> {
+        let naming = check_request(request, &resources)?;
+        let wanted = self.design(request, resources)?;
+        for workspace in &wanted.workspaces {
+            self.permit(&request.consumer, "create", workspace.resource.id.as_str())?;
+        }
+        for _ in 0..ATTEMPTS {
+            if let Some(created) = self.try_create(request, &wanted, &naming)? {
+                return Ok(created);
+            }
+        }
+        Err(Error::Busy { path: self.parts.home.clone(), holder: None })
+    }
+
+    fn detect(&self, input: &Input) -> Result<(Option<String>, Resource)> {
+        let mut resource = self.parts.types.detect(&input.location)?;
+        resource.properties.extend(input.properties.clone());
+        Ok((input.name.clone(), resource))
+    }
+
+    /// The sandbox as it is to be, with refs that name nothing yet.
+    fn design(&self, request: &CreateRequest, resources: Vec<(Option<String>, Resource)>) -> Result<Sandbox> {
+        let plan_id = request.plan.clone().unwrap_or_else(PlanId::generate);
+        let created_at = now();
+        let mut workspaces = Vec::with_capacity(resources.len());
+        let mut taken: HashSet<String> = resources.iter().filter_map(|(name, _)| name.clone()).collect();
+        for (name, resource) in resources {
+            let name = name.unwrap_or_else(|| names::free(&names::from_resource(&resource), &taken));
+            taken.insert(name.clone());
+            workspaces.push(self.design_workspace(request, &plan_id, name, resource)?);
+        }
+        Ok(Sandbox {
+            id: SandboxId::generate(),
+            name: String::new(),
+            plan_id,
+            state: SandboxState::Provisioning,
+            consumer: request.consumer.clone(),
+            created_at,
+            expires_at: expiry(created_at, request.ttl.or(self.parts.settings.default_ttl))?,
+            workspaces,
+        })
+    }
+
+    fn design_workspace(
+        &self,
+        request: &CreateRequest,
+        plan_id: &PlanId,
+        name: String,
+        mut resource: Resource,
+    ) -> Result<Workspace> {
+        let resource_type = self.parts.types.get(&resource.type_name)?;
+        let (settings, registry) = (&self.parts.settings, &self.parts.registry);
+        let choice =
+            choose_strategy(request.strategy.as_deref(), None, &resource, resource_type, settings, registry)?;
+        if request.no_fallback {
+            resource.properties.insert(NO_FALLBACK.to_owned(), Value::Bool(true));
+        }
+        let sandbox_ref = SandboxRef::new(plan_id.clone(), resource.id.clone(), choice.strategy.as_str());
+        let sandbox_ref = sandbox_ref.with(UNMADE, true);
+        Ok(Workspace {
+            name,
+            resource,
+            requested_strategy: choice.strategy,
+            reason: choice.reason,
+            sandbox_ref,
+        })
+    }
+
+    /// One attempt. `None` where another process was in the middle of something with the same plan: look again.
+    fn try_create(
+        &self,
+        request: &CreateRequest,
+        wanted: &Sandbox,
+        naming: &Naming,
+    ) -> Result<Option<Created>> {
+        let mut sandbox = Sandbox { id: SandboxId::generate(), ..wanted.clone() };
+        let operation = new_operation(&sandbox.id, "create", json!({}));
+        let in_the_way = |other: &Sandbox| overlaps(other, wanted);
+        match self.store.reserve(&sandbox, naming, &operation, &in_the_way)? {
+            Reservation::Made(name) => sandbox.name = name,
+            Reservation::Overlaps(existing) => return self.settle(request, wanted, existing),
+            Reservation::NameTaken(holder) => return Err(name_taken(&holder)),
+        }
+        let lock = self.lock(&sandbox.id)?;
+        // Between the row and the lock, another process's recovery may have taken it for a dead one.
+        let row = self.store.sandbox(&sandbox.id)?;
+        if row.is_none_or(|row| row.state != SandboxState::Provisioning) {
+            self.drop_empty_dir(&sandbox.id);
+            return Ok(None);
+        }
+        self.provision(sandbox, &operation, &lock).map(Some)
+    }
+
+    /// What to do about live sandboxes of the plan that are in the way.
+    fn settle(
+        &self,
+        request: &CreateRequest,
+        wanted: &Sandbox,
+        existing: Vec<Sandbox>,
+    ) -> Result<Option<Created>> {
+        if let Some(busy) = existing.iter().find(|sandbox| !sandbox.state.is_open()) {
+            self.wait_until_settled(&busy.id)?;
+            return Ok(None);
+        }
+        let [only] = &existing[..] else { return Err(overlap_refused(wanted, &existing)) };
+        if !is_same_set(only, wanted) {
+            return Err(overlap_refused(wanted, &existing));
+        }
+        check_same_way(request, only, wanted)?;
+        let message = format!("plan {} has sandbox {} over this already", only.plan_id, only.name);
+        Ok(Some(Created { sandbox: only.clone(), created: false, message }))
+    }
+
+    /// Waits for whoever makes or removes that sandbox; if they are dead, finishes for them.
+    fn wait_until_settled(&self, id: &SandboxId) -> Result<()> {
+        let _lock = self.lock(id)?;
+        self.recover_locked(id)?;
+        self.drop_empty_dir_of_closed(id)
+    }
+
+    /// Makes everything, under the lock.
+    fn provision(&self, sandbox: Sandbox, operation: &Operation, _held: &SandboxLock) -> Result<Created> {
+        let mut made = sandbox;
+        match self.make_workspaces(&mut made).and_then(|()| self.publish(&mut made, operation)) {
+            Ok(()) => Ok(Created { message: created_message(&made), sandbox: made, created: true }),
+            Err(error) => Err(self.undo_create(&made, operation, error)),
+        }
+    }
+
+    fn make_workspaces(&self, sandbox: &mut Sandbox) -> Result<()> {
+        for position in 0..sandbox.workspaces.len() {
+            self.parts.cancel.check()?;
+            let mut workspace = sandbox.workspaces[position].clone();
+            self.make_workspace(sandbox, &mut workspace).map_err(in_workspace(sandbox, &workspace))?;
+            sandbox.workspaces[position] = workspace;
+            let made = &sandbox.workspaces[position];
+            self.store.set_ref(&sandbox.id, position, &made.sandbox_ref, &made.reason)?;
+        }
+        Ok(())
+    }
+
+    fn make_workspace(&self, sandbox: &Sandbox, workspace: &mut Workspace) -> Result<()> {
+        let requested = workspace.requested_strategy.as_str();
+        let made = self.strategy(requested)?.create(&sandbox.plan_id, &workspace.resource)?;
+        if made.strategy_name != requested {
+            let why = made.text("fallback_reason").unwrap_or("no reason given").to_owned();
+            if workspace.resource.properties.contains_key(NO_FALLBACK) {
+                self.strategy(&made.strategy_name)?.cleanup(&made)?;
+                let (strategy, path) = (requested.to_owned(), workspace.resource.path().to_path_buf());
+                return Err(Error::Unavailable { strategy, path, reason: why });
+            }
+            workspace.reason = format!("{}; fell back to {}: {why}", workspace.reason, made.strategy_name);
+        }
+        workspace.sandbox_ref = made;
+        Ok(())
+    }
+
+    /// The descriptor first, the row second: a `ready` sandbox can always be adopted.
+    fn publish(&self, sandbox: &mut Sandbox, operation: &Operation) -> Result<()> {
+        sandbox.state = SandboxState::Ready;
+        let descriptor = Descriptor { sandbox: sandbox.clone(), checkpoints: Vec::new() };
+        descriptor.write(&self.sandbox_dir(&sandbox.id))?;
+        sync_directory(&self.sandboxes_dir())?;
+        let end = OperationEnd {
+            id: operation.id.clone(),
+            state: "done",
+            summary: created_message(sandbox),
+            details: create_details(sandbox),
+        };
+        self.store.end_in_state(&sandbox.id, SandboxState::Ready, &[end])
+    }
+
+    /// Removes what was made, last first. Where that fails too, the row stays `provisioning`, and the next command's
+    /// recovery tries again.
+    fn undo_create(&self, sandbox: &Sandbox, operation: &Operation, error: Error) -> Error {
+        let undone = self.cleanup_workspaces(sandbox).and_then(|()| self.remove_sandbox_dir(&sandbox.id));
+        if undone.is_ok() {
+            let _ = self.store.end_in_state(&sandbox.id, SandboxState::Failed, &[failure(operation, &error)]);
+        }
+        error
+    }
+
+    /// Cleans up every workspace that was made, last first, and goes on past a failure.
+    pub(super) fn cleanup_workspaces(&self, sandbox: &Sandbox) -> Result<()> {
+        let mut first_failure = Ok(());
+        let is_made = |w: &&Workspace| !w.sandbox_ref.metadata.contains_key(UNMADE);
+        for workspace in sandbox.workspaces.iter().rev().filter(is_made) {
+            let cleaned =
+                self.strategy_of(workspace).and_then(|strategy| strategy.cleanup(&workspace.sandbox_ref));
+            first_failure = first_failure.and(cleaned.map_err(in_workspace(sandbox, workspace)));
+        }
+        first_failure
+    }
+}
+
+fn check_request(request: &CreateRequest, resources: &[(Option<String>, Resource)]) -> Result<Naming> {
+    let Some((_, first)) = resources.first() else {
+        return Err(Error::usage("a sandbox needs at least one resource"));
+    };
+    let mut seen = HashSet::new();
+    for name in resources.iter().filter_map(|(name, _)| name.as_deref()) {
+        names::check("workspace", name)?;
+        if !seen.insert(name) {
+            return Err(Error::usage(format!("two inputs are named {name:?}")));
+        }
+    }
+    if let Some(plan) = &request.plan {
+        names::check_plan(plan)?;
+    }
+    refuse_nested(resources)?;
+    match &request.name {
+        Some(name) => names::check("sandbox", name).map(|()| Naming::Exact(name.clone())),
+        None => Ok(Naming::Derived(names::from_resource(first))),
+    }
+}
+
+/// Two workspaces of one sandbox over the same files could not both be committed.
+fn refuse_nested(resources: &[(Option<String>, Resource)]) -> Result<()> {
+    for (index, (_, one)) in resources.iter().enumerate() {
+        if let Some((_, other)) = resources[..index].iter().find(|(_, other)| share(one, other)) {
+            let (one, other) = (&one.location, &other.location);
+            return Err(Error::refused(format!(
+                "{one} and {other} overlap; a sandbox isolates each path once"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn expiry(created_at: Timestamp, ttl: Option<SignedDuration>) -> Result<Option<Timestamp>> {
+    let Some(ttl) = ttl else { return Ok(None) };
+    if !ttl.is_positive() {
+        return Err(Error::usage("the time to live is not positive"));
+    }
+    let at = created_at.checked_add(ttl).map_err(|_| Error::usage("the time to live is too long"))?;
+    Ok(Timestamp::from_microsecond(at.as_microsecond()).ok())
+}
+
+/// Whether two resources have anything in common: one is the other, or lies in it.
+fn share(one: &Resource, other: &Resource) -> bool {
+    let nested = |inner: &Resource, outer: &Resource| {
+        let (inner, outer) = (inner.path(), outer.path());
+        inner.is_absolute() && outer != Path::new("") && inner.starts_with(outer)
+    };
+    one.id == other.id || nested(one, other) || nested(other, one)
+}
+
+fn overlaps(existing: &Sandbox, wanted: &Sandbox) -> bool {
+    existing.workspaces.iter().any(|w| wanted.workspaces.iter().any(|n| share(&w.resource, &n.resource)))
+}
+
+fn is_same_set(existing: &Sandbox, wanted: &Sandbox) -> bool {
+    let ids =
+        |sandbox: &Sandbox| sandbox.workspaces.iter().map(|w| w.resource.id.clone()).collect::<HashSet<_>>();
+    ids(existing) == ids(wanted)
+}
+
+/// What was asked for explicitly has to be what the existing sandbox is.
+fn check_same_way(request: &CreateRequest, existing: &Sandbox, wanted: &Sandbox) -> Result<()> {
+    for new in &wanted.workspaces {
+        let Some(old) = existing.workspaces.iter().find(|w| w.resource.id == new.resource.id) else {
+            continue;
+        };
+        let (in_use, requested) = (&old.sandbox_ref.strategy_name, &old.requested_strategy);
+        let asked = request.strategy.is_some() || new.resource.properties.contains_key("strategy");
+        let suits = |s: &String| s == in_use || (s == requested && !request.no_fallback);
+        if (asked || request.no_fallback) && !suits(&new.requested_strategy) {
+            let reason = format!(
+                "plan {} has sandbox {} ({}) over {} with strategy {in_use}",
+                existing.plan_id, existing.name, existing.id, new.resource.location
+            );
+            return Err(Error::Refused { reason, hint: Some(other_plan_hint(existing)) });
+        }
+        check_same_properties(existing, old, new)?;
+    }
+    Ok(())
+}
+
+fn check_same_properties(existing: &Sandbox, old: &Workspace, new: &Workspace) -> Result<()> {
+    let ours = |key: &str| matches!(key, NO_FALLBACK | "strategy");
+    let differs =
+        |(key, value): (&String, &Value)| !ours(key) && old.resource.properties.get(key) != Some(value);
+    if !new.resource.properties.iter().any(differs) {
+        return Ok(());
+    }
+    let reason = format!(
+        "plan {} has sandbox {} ({}) over {} with other options",
+        existing.plan_id, existing.name, existing.id, new.resource.location
+    );
+    Err(Error::Refused { reason, hint: Some(other_plan_hint(existing)) })
+}
+
+fn overlap_refused(wanted: &Sandbox, existing: &[Sandbox]) -> Error {
+    let holders: Vec<String> = existing.iter().map(|s| format!("{} ({})", s.name, s.id)).collect();
+    let reason = format!("plan {} has {} over part of this", wanted.plan_id, holders.join(" and "));
+    Error::Refused { reason, hint: existing.first().map(other_plan_hint) }
+}
+
+fn other_plan_hint(existing: &Sandbox) -> String {
+    format!("destroy it first (`sandbox destroy {}`), or use another plan", existing.name)
+}
+
+fn name_taken(holder: &Sandbox) -> Error {
+    Error::Usage {
+        message: format!(
+            "the name {:?} is taken by sandbox {} (plan {})",
+            holder.name, holder.id, holder.plan_id
+        ),
+        hint: Some("choose another name, or leave it out to have one made up".to_owned()),
+    }
+}
+
+fn created_message(sandbox: &Sandbox) -> String {
+    let over: Vec<&str> = sandbox.workspaces.iter().map(|w| w.resource.location.as_str()).collect();
+    format!("sandbox {} over {}", sandbox.name, over.join(", "))
+}
+
+fn create_details(sandbox: &Sandbox) -> Value {
+    let of = |w: &Workspace| json!({"name": w.name, "location": w.resource.location, "strategy": w.sandbox_ref.strategy_name});
+    json!({"plan_id": sandbox.plan_id, "workspaces": sandbox.workspaces.iter().map(of).collect::<Vec<_>>()})
+}

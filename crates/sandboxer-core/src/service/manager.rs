@@ -1,0 +1,225 @@
+//! The way in to every use case, and what all of them share: the parts, the permissions, the locks and the log.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+
+use super::lock::SandboxLock;
+use super::{Consumer, Operation, Sandbox, Target, Workspace};
+use crate::config::Settings;
+use crate::contract::{CancelFlag, Capabilities, PermissionService, Progress, SandboxStrategy};
+use crate::model::{OpId, SandboxId};
+use crate::registry::{StrategyContext, StrategyRegistry};
+use crate::store::{OperationEnd, Store, now};
+use crate::types::ResourceTypes;
+use crate::{Error, Result};
+
+/// Everything that a manager works with; all of it comes in as arguments.
+pub struct ManagerParts {
+    /// The state directory.
+    pub home: PathBuf,
+    /// Every strategy.
+    pub registry: StrategyRegistry,
+    /// Every resource type.
+    pub types: ResourceTypes,
+    /// The resolved configuration.
+    pub settings: Settings,
+    /// Who may do what.
+    pub permissions: Arc<dyn PermissionService>,
+    /// Hears of long work.
+    pub progress: Arc<dyn Progress>,
+    /// Says when to stop.
+    pub cancel: CancelFlag,
+    /// Removes a directory with everything in it, following no link, however deep it is. Missing is fine.
+    pub remove_tree: fn(&Path) -> Result<()>,
+}
+
+/// The use cases. Any number of managers, in any number of processes, may share one state directory.
+pub struct SandboxManager {
+    pub(super) parts: ManagerParts,
+    pub(super) store: Store,
+    opened: Mutex<BTreeMap<String, Arc<dyn SandboxStrategy>>>,
+}
+
+impl SandboxManager {
+    /// Opens the state. What is not there yet is made by the first command that needs it. Recovers nothing: call
+    /// [`SandboxManager::recover`] first in every command.
+    pub fn open(parts: ManagerParts) -> Result<Self> {
+        let store = Store::open(&parts.home)?;
+        Ok(Self { parts, store, opened: Mutex::default() })
+    }
+
+    /// Every strategy.
+    pub fn registry(&self) -> &StrategyRegistry {
+        &self.parts.registry
+    }
+
+    /// Every resource type.
+    pub fn types(&self) -> &ResourceTypes {
+        &self.parts.types
+    }
+
+    /// The state directory.
+    pub fn home(&self) -> &Path {
+        &self.parts.home
+    }
+
+    /// Sandboxes, newest first: the live ones, or all that ever were.
+    pub fn list(&self, all: bool) -> Result<Vec<Sandbox>> {
+        self.store.sandboxes(all)
+    }
+
+    /// The operation log, newest first.
+    pub fn log(&self, sandbox: Option<&Sandbox>, limit: usize) -> Result<Vec<Operation>> {
+        self.store.operations(sandbox.map(|s| &s.id), limit)
+    }
+
+    /// Notes that the consumer has begun to use a sandbox.
+    pub fn mark_active(&self, target: &Target) -> Result<()> {
+        self.store.set_active(&target.sandbox.id)
+    }
+
+    /// The strategy of that name. One instance serves all calls, because what it holds between the phases of a commit
+    /// (locks on the resource) lives in it.
+    pub(super) fn strategy(&self, name: &str) -> Result<Arc<dyn SandboxStrategy>> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(strategy) = opened.get(name) {
+            return Ok(strategy.clone());
+        }
+        let context = StrategyContext {
+            home: self.parts.home.clone(),
+            progress: self.parts.progress.clone(),
+            cancel: self.parts.cancel.clone(),
+        };
+        let strategy = self.parts.registry.open(name, &context)?;
+        opened.insert(name.to_owned(), strategy.clone());
+        Ok(strategy)
+    }
+
+    /// The strategy that made a workspace.
+    pub(super) fn strategy_of(&self, workspace: &Workspace) -> Result<Arc<dyn SandboxStrategy>> {
+        self.strategy(&workspace.sandbox_ref.strategy_name)
+    }
+
+    pub(super) fn capabilities_of(&self, workspace: &Workspace) -> Result<&Capabilities> {
+        Ok(&self.parts.registry.get(&workspace.sandbox_ref.strategy_name)?.capabilities)
+    }
+
+    /// Asks whether `consumer` may do `action` on `scope`.
+    pub(super) fn permit(&self, consumer: &Consumer, action: &str, scope: &str) -> Result<()> {
+        let principal = format!("{}:{}", consumer.actor_type, consumer.project);
+        let answer = self.parts.permissions.decide(&principal, action, scope);
+        if answer.permitted { Ok(()) } else { Err(Error::refused(answer.reason)) }
+    }
+
+    pub(super) fn permit_on(&self, target: &Target, action: &str) -> Result<()> {
+        self.permit(&target.sandbox.consumer, action, target.sandbox.id.as_str())
+    }
+
+    pub(super) fn sandboxes_dir(&self) -> PathBuf {
+        self.parts.home.join("sandboxes")
+    }
+
+    pub(super) fn sandbox_dir(&self, id: &SandboxId) -> PathBuf {
+        self.sandboxes_dir().join(id.as_str())
+    }
+
+    pub(super) fn lock(&self, id: &SandboxId) -> Result<SandboxLock> {
+        SandboxLock::acquire(&self.sandbox_dir(id), self.parts.settings.lock_wait, &self.parts.cancel)
+    }
+
+    /// Takes the lock of a target's sandbox to change it. What another process left half done in it is finished first,
+    /// and the target is as it is now, not as it was when somebody looked for it.
+    pub(super) fn lock_open(&self, target: &Target) -> Result<(SandboxLock, Target)> {
+        let id = &target.sandbox.id;
+        let lock = self.lock(id)?;
+        self.recover_operations(id)?;
+        let sandbox = self.store.sandbox(id)?.filter(|sandbox| sandbox.state.is_open());
+        let Some(sandbox) = sandbox else {
+            self.drop_empty_dir(id);
+            return Err(Error::not_found("sandbox", target.sandbox.name.as_str()));
+        };
+        let named = |w: &Workspace| target.workspaces.iter().any(|t| t.name == w.name);
+        let workspaces = sandbox.workspaces.iter().filter(|w| named(w)).cloned().collect();
+        Ok((lock, Target { sandbox, workspaces }))
+    }
+
+    /// Taking the lock of a sandbox that is gone has made its directory again.
+    pub(super) fn drop_empty_dir(&self, id: &SandboxId) {
+        let directory = self.sandbox_dir(id);
+        if !directory.join("sandbox.json").exists() {
+            let _ = (self.parts.remove_tree)(&directory);
+        }
+    }
+
+    /// Logs `work`: that it begins, before it does, and how it ended.
+    pub(super) fn logged<T>(
+        &self,
+        sandbox: &SandboxId,
+        kind: &str,
+        work: impl FnOnce() -> Result<T>,
+        tell: impl FnOnce(&T) -> (String, Value),
+    ) -> Result<T> {
+        let operation = new_operation(sandbox, kind, json!({}));
+        self.store.begin(&operation)?;
+        match work() {
+            Ok(value) => {
+                let (summary, details) = tell(&value);
+                self.store.end(&OperationEnd { id: operation.id, state: "done", summary, details })?;
+                Ok(value)
+            }
+            Err(error) => Err(self.log_failure(&operation, error)),
+        }
+    }
+
+    /// Logs that an operation failed; the failure itself matters more than a log that cannot be written.
+    pub(super) fn log_failure(&self, operation: &Operation, error: Error) -> Error {
+        let _ = self.store.end(&failure(operation, &error));
+        error
+    }
+}
+
+/// An operation that begins now.
+pub(super) fn new_operation(sandbox: &SandboxId, kind: &str, details: Value) -> Operation {
+    Operation {
+        id: OpId::generate(),
+        sandbox_id: sandbox.clone(),
+        kind: kind.to_owned(),
+        state: "running".to_owned(),
+        started_at: now(),
+        finished_at: None,
+        summary: String::new(),
+        details,
+    }
+}
+
+/// How an operation ended that did not succeed.
+pub(super) fn failure(operation: &Operation, error: &Error) -> OperationEnd {
+    let details = operation.details.clone();
+    OperationEnd { id: operation.id.clone(), state: "failed", summary: explain(error), details }
+}
+
+/// An error with all its causes, in one line.
+pub(super) fn explain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(source) = cause {
+        text = format!("{text}: {source}");
+        cause = source.source();
+    }
+    text
+}
+
+/// Says which workspace of several an error is about.
+pub(super) fn in_workspace(sandbox: &Sandbox, workspace: &Workspace) -> impl FnOnce(Error) -> Error {
+    let several = sandbox.workspaces.len() > 1;
+    let name = workspace.name.clone();
+    move |error| if several { Error::Workspace { workspace: name, source: Box::new(error) } } else { error }
+}
+
+/// `1 path`, `2 paths`.
+pub(super) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}

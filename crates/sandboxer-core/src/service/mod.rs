@@ -1,0 +1,41 @@
+//! The use cases: what a person, an agent or a handler can do with sandboxes.
+//!
+//! [`SandboxManager`] is the one way in. It asks the permission service, takes the sandbox's lock, writes the operation
+//! down, calls the strategies through the registry, and writes down what came of it, in that order. One file a use
+//! case:
+//!
+//! | file | use case |
+//! |---|---|
+//! | `create.rs` | get or create a sandbox; undo of what was half made |
+//! | `select.rs` | from what a user typed to a sandbox and its workspaces |
+//! | `content.rs` | read, write, diff, rollback |
+//! | `commit.rs` | one workspace as a whole, several by prepare, decide, finish |
+//! | `checkpoint.rs` | the [`CheckpointService`]: name, order, keep and prune |
+//! | `lifecycle.rs` | destroy, time to live, garbage |
+//! | `recover.rs` | what a killed process left |
+//! | `adopt.rs` | sandboxes on disk that the store has lost |
+//! | `handler.rs` | the same for one resource of a plan, with plain results |
+
+mod adopt;
+mod checkpoint;
+mod commit;
+mod content;
+mod create;
+mod descriptor;
+mod handler;
+mod lifecycle;
+mod lock;
+mod manager;
+mod names;
+mod orphans;
+mod recover;
+mod select;
+mod views;
+
+pub use checkpoint::CheckpointService;
+pub use handler::FileHandler;
+pub use manager::{ManagerParts, SandboxManager};
+pub use views::*;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! What a killed process left, put right by whoever comes next.
+//!
+//! The store says what was begun and not ended; a free lock says that nobody is at it any more. A commit that was
+//! decided (or whose journal was published) is rolled forward, one that was not is forgotten, a half-made sandbox is
+//! removed, a half-removed one is removed to the end. Every step can be repeated, so recovery may be killed as well.
+
+use serde_json::Value;
+
+use super::commit::{TWO_PHASE, commit_end, did_something};
+use super::content::combined_digest;
+use super::lock::SandboxLock;
+use super::manager::{SandboxManager, counted, explain};
+use super::{GcReport, Operation, PerWorkspace, Recovered, Sandbox, SandboxState, Target};
+use crate::Result;
+use crate::model::{CommitResult, Conflict, SandboxId};
+use crate::store::OperationEnd;
+
+impl SandboxManager {
+    /// Puts right what killed processes left, and tells what it did. Cheap where there is nothing: call it first in
+    /// every command. What cannot be put right now is told too, and tried again next time.
+    pub fn recover(&self) -> Result<Vec<Recovered>> {
+        let mut all = Vec::new();
+        for id in self.store.unfinished()? {
+            match self.recover_if_free(&id) {
+                Ok(recovered) => all.extend(recovered),
+                Err(error) => all.push(told(&id, format!("could not be recovered: {}", explain(&error)))),
+            }
+        }
+        Ok(all)
+    }
+
+    fn recover_if_free(&self, id: &SandboxId) -> Result<Vec<Recovered>> {
+        let Some(_lock) = SandboxLock::try_acquire(&self.sandbox_dir(id))? else { return Ok(Vec::new()) };
+        let recovered = self.recover_locked(id)?;
+        self.drop_empty_dir_of_closed(id)?;
+        Ok(recovered)
+    }
+
+    /// The same for one sandbox whose lock the caller holds.
+    pub(super) fn recover_locked(&self, id: &SandboxId) -> Result<Vec<Recovered>> {
+        let Some(sandbox) = self.store.sandbox(id)? else { return Ok(Vec::new()) };
+        match sandbox.state {
+            SandboxState::Requested | SandboxState::Provisioning => {
+                Ok(vec![self.remove_half_made(&sandbox)?])
+            }
+            SandboxState::Destroying => {
+                self.destroy_locked(&sandbox)?;
+                self.remove_leftovers(id)?;
+                Ok(vec![told(id, format!("finished destroying sandbox {}", sandbox.name))])
+            }
+            _ => self.recover_all_operations(&sandbox),
+        }
+    }
+
+    /// Finishes or forgets what was begun in a sandbox whose lock the caller holds.
+    pub(super) fn recover_operations(&self, id: &SandboxId) -> Result<()> {
+        match self.store.sandbox(id)? {
+            Some(sandbox)
+                if matches!(sandbox.state, SandboxState::Requested | SandboxState::Provisioning) =>
+            {
+                self.remove_half_made(&sandbox).map(drop)
+            }
+            Some(sandbox) => self.recover_all_operations(&sandbox).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn recover_all_operations(&self, sandbox: &Sandbox) -> Result<Vec<Recovered>> {
+        let unfinished = self.store.unfinished_operations(&sandbox.id)?;
+        unfinished.iter().map(|operation| self.recover_operation(sandbox, operation)).collect()
+    }
+
+    fn recover_operation(&self, sandbox: &Sandbox, operation: &Operation) -> Result<Recovered> {
+        let target = target_of(sandbox, operation);
+        match (operation.kind.as_str(), operation.state.as_str()) {
+            (_, "decided") => self.roll_forward(&target, operation),
+            ("commit", _) if operation.details["mode"] == TWO_PHASE => {
+                self.abort_each(&target)?;
+                self.end_quietly(
+                    operation,
+                    "aborted",
+                    "interrupted before it was decided; nothing was committed",
+                )
+            }
+            ("commit", _) if self.can_finish(&target)? => self.roll_forward(&target, operation),
+            ("commit", _) => self.end_quietly(operation, "aborted", "interrupted"),
+            _ => self.end_quietly(operation, "failed", "interrupted"),
+        }
+    }
+
+    fn can_finish(&self, target: &Target) -> Result<bool> {
+        let mut abilities = target.workspaces.iter().map(|w| self.capabilities_of(w).map(|c| c.two_phase));
+        abilities.try_fold(true, |all, one| one.map(|one| all && one))
+    }
+
+    fn roll_forward(&self, target: &Target, operation: &Operation) -> Result<Recovered> {
+        let results = self.finish_all(target)?;
+        let decided = operation.state == "decided";
+        if !decided && !results.iter().any(|(_, result)| did_something(result)) {
+            return self.end_quietly(operation, "aborted", "interrupted; there was nothing left to finish");
+        }
+        self.store.end(&recovered_end(operation, &results))?;
+        let conflicts: Vec<Conflict> = results.into_iter().flat_map(|(_, result)| result.conflicts).collect();
+        let message = match conflicts.len() {
+            0 => format!("finished commit {}", operation.id),
+            n => format!("finished commit {} but for {}", operation.id, counted(n, "conflict")),
+        };
+        Ok(Recovered { sandbox_id: operation.sandbox_id.clone(), message, conflicts })
+    }
+
+    fn end_quietly(&self, operation: &Operation, state: &'static str, summary: &str) -> Result<Recovered> {
+        self.store.end(&end(operation, state, summary))?;
+        Ok(told(&operation.sandbox_id, format!("{} {}: {summary}", operation.kind, operation.id)))
+    }
+
+    fn remove_half_made(&self, sandbox: &Sandbox) -> Result<Recovered> {
+        self.cleanup_workspaces(sandbox)?;
+        self.remove_leftovers(&sandbox.id)?;
+        self.remove_sandbox_dir(&sandbox.id)?;
+        let unfinished = self.store.unfinished_operations(&sandbox.id)?;
+        let ends: Vec<_> =
+            unfinished.iter().map(|operation| end(operation, "failed", "interrupted")).collect();
+        self.store.end_in_state(&sandbox.id, SandboxState::Failed, &ends)?;
+        Ok(told(&sandbox.id, format!("removed half-made sandbox {}", sandbox.name)))
+    }
+
+    /// Directories that a strategy was killed over: no ref names them.
+    fn remove_leftovers(&self, id: &SandboxId) -> Result<()> {
+        let mut report = GcReport::default();
+        self.remove_orphans(Some(id), false, &mut report)
+    }
+
+    /// Taking the lock of a sandbox that is gone has made its directory again.
+    pub(super) fn drop_empty_dir_of_closed(&self, id: &SandboxId) -> Result<()> {
+        let live = self.store.sandbox(id)?.is_some_and(|sandbox| sandbox.state.is_live());
+        if live { Ok(()) } else { self.remove_dir(&self.sandbox_dir(id)) }
+    }
+}
+
+/// The workspaces that an operation was about.
+fn target_of(sandbox: &Sandbox, operation: &Operation) -> Target {
+    let names = operation.details["workspaces"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_meant = |name: &str| names.iter().any(|value| value == &Value::from(name));
+    let workspaces = sandbox.workspaces.iter().filter(|w| is_meant(&w.name)).cloned().collect();
+    Target { sandbox: sandbox.clone(), workspaces }
+}
+
+fn told(id: &SandboxId, message: String) -> Recovered {
+    Recovered { sandbox_id: id.clone(), message, conflicts: Vec::new() }
+}
+
+fn end(operation: &Operation, state: &'static str, summary: &str) -> OperationEnd {
+    let (id, details) = (operation.id.clone(), operation.details.clone());
+    OperationEnd { id, state, summary: summary.to_owned(), details }
+}
+
+/// The decision's digest where there was one; what finishing found, otherwise.
+fn recovered_end(operation: &Operation, results: &PerWorkspace<CommitResult>) -> OperationEnd {
+    let digests: Vec<_> =
+        results.iter().map(|(name, result)| (name.clone(), result.digest.clone())).collect();
+    let digest =
+        operation.details["digest"].as_str().map_or_else(|| combined_digest(&digests), str::to_owned);
+    let mut end = commit_end(operation, "recovered", &digest, results);
+    end.summary = format!("{} after an interruption", end.summary);
+    end
+}

@@ -1,0 +1,172 @@
+//! What is remembered between commands: one SQLite database, `state.db`, in the state directory.
+//!
+//! Nobody runs a daemon, so any number of processes may hold the database open at once. Every read-modify-write is one
+//! `BEGIN IMMEDIATE` transaction, durable when it returns (WAL, `synchronous=FULL`). Nothing is created by looking: a
+//! state directory that does not exist reads as empty, and the first write makes it. The format is checked by one read
+//! of `user_version`; see [`schema`] for what happens when it is not the present one.
+
+mod checkpoints;
+mod convert;
+mod operations;
+mod sandboxes;
+mod schema;
+
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+
+use crate::{Error, Result};
+
+pub(crate) use convert::now;
+pub use operations::OperationEnd;
+pub use sandboxes::{Naming, Reservation};
+pub use schema::FORMAT;
+
+/// How long SQLite waits for another process's transaction.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The state database. Shared between threads; each call is one statement or one transaction.
+pub struct Store {
+    home: PathBuf,
+    path: PathBuf,
+    connection: Mutex<Option<Connection>>,
+}
+
+impl Store {
+    /// Opens the database of the state directory `home`. Where there is none yet, nothing is made until the first write.
+    pub fn open(home: &Path) -> Result<Self> {
+        let store =
+            Self { home: home.to_path_buf(), path: home.join("state.db"), connection: Mutex::new(None) };
+        drop(store.existing()?);
+        Ok(store)
+    }
+
+    /// The database file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Runs a query; without a database there is nothing to find.
+    fn read<T: Default>(&self, step: &'static str, query: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+        match &*self.existing()? {
+            Some(connection) => query(connection).map_err(|error| self.failed(step, error)),
+            None => Ok(T::default()),
+        }
+    }
+
+    /// Runs a read-modify-write as one durable transaction, which no other process's can come between.
+    fn write<T>(
+        &self,
+        step: &'static str,
+        change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        let mut guard = self.existing()?;
+        let connection = match &mut *guard {
+            Some(connection) => connection,
+            empty => empty.insert(self.create()?),
+        };
+        Self::transact(connection, change).map_err(|error| self.failed(step, error))
+    }
+
+    fn transact<T>(
+        connection: &mut Connection,
+        change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let value = change(&transaction)?;
+        transaction.commit()?;
+        Ok(value)
+    }
+
+    /// The connection, opened now if it was not and the file is there.
+    fn existing(&self) -> Result<MutexGuard<'_, Option<Connection>>> {
+        let mut guard = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        if guard.is_none() && self.is_there()? {
+            *guard = Some(self.connect(OpenFlags::empty())?);
+        }
+        Ok(guard)
+    }
+
+    fn is_there(&self) -> Result<bool> {
+        self.path.try_exists().map_err(|error| Error::io("look for", &self.path, error))
+    }
+
+    fn create(&self) -> Result<Connection> {
+        make_private_dir(&self.home)?;
+        self.connect(OpenFlags::SQLITE_OPEN_CREATE)
+    }
+
+    fn connect(&self, extra: OpenFlags) -> Result<Connection> {
+        let mut connection = self.open_file(extra).map_err(|error| self.failed("begin reading", error))?;
+        let found = schema::version(&connection).map_err(|error| self.failed("read the format", error))?;
+        if found != FORMAT {
+            self.migrate(&mut connection)?;
+        }
+        Ok(connection)
+    }
+
+    fn open_file(&self, extra: OpenFlags) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | extra;
+        let connection = Connection::open_with_flags(&self.path, flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        Ok(connection)
+    }
+
+    /// Brings the format up to date. Two processes may want to at once, and changing to WAL does not wait for a busy
+    /// database, so they take turns by a lock on the state directory itself.
+    fn migrate(&self, connection: &mut Connection) -> Result<()> {
+        let directory = File::open(&self.home).map_err(|error| Error::io("open", &self.home, error))?;
+        directory.lock().map_err(|error| Error::io("lock", &self.home, error))?;
+        let found = schema::version(connection).map_err(|error| self.failed("read the format", error))?;
+        if found > FORMAT {
+            return Err(Error::NewerState { path: self.path.clone(), found, supported: FORMAT });
+        }
+        if found == 0 && schema::has_tables(connection).map_err(|error| self.failed("read the schema", error))? {
+            return Err(self.corrupt("it is some other program's database"));
+        }
+        schema::migrate(connection, found).map_err(|error| self.failed("update the format", error))?;
+        directory.sync_all().map_err(|error| Error::io("sync", &self.home, error))
+    }
+
+    /// Puts SQLite's answer into our terms.
+    fn failed(&self, step: &'static str, error: rusqlite::Error) -> Error {
+        match &error {
+            rusqlite::Error::SqliteFailure(failure, text) => match failure.code {
+                ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt => self.corrupt(&error.to_string()),
+                ErrorCode::DatabaseBusy => Error::Busy { path: self.path.clone(), holder: None },
+                ErrorCode::Unknown if text.as_deref().is_some_and(|t| t.starts_with("no such")) => {
+                    self.corrupt(&error.to_string())
+                }
+                _ => Error::Store { step, path: self.path.clone(), source: error },
+            },
+            rusqlite::Error::SqlInputError { msg, .. } if msg.starts_with("no such") => self.corrupt(msg),
+            rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::InvalidColumnType(..) => {
+                self.corrupt(&error.to_string())
+            }
+            _ => Error::Store { step, path: self.path.clone(), source: error },
+        }
+    }
+
+    fn corrupt(&self, what: &str) -> Error {
+        let advice = "move the file away, and `sandbox adopt` registers the sandboxes on disk anew";
+        Error::corrupt(&self.path, format!("{what}; {advice}"))
+    }
+}
+
+/// Makes a directory that is nobody else's business, with its parents.
+pub(crate) fn make_private_dir(path: &Path) -> Result<()> {
+    if fs::metadata(path).is_ok_and(|found| found.is_dir()) {
+        return Ok(());
+    }
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(path).map_err(|error| Error::io("create directory", path, error))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! The operation log: what was begun, decided and done.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, Params, Row, Transaction, params};
+use serde_json::Value;
+
+use super::Store;
+use super::convert::{from_json, now, optional_time, time, to_json};
+use crate::Result;
+use crate::model::{OpId, SandboxId};
+use crate::service::Operation;
+
+const SELECT: &str =
+    "SELECT id, sandbox_id, kind, state, started_at, finished_at, summary, details FROM operations ";
+
+/// How an operation ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OperationEnd {
+    /// Which.
+    pub id: OpId,
+    /// `done`, `failed`, `aborted` or `recovered`.
+    pub state: &'static str,
+    /// One sentence for a person.
+    pub summary: String,
+    /// Particulars; these replace the ones it began with.
+    pub details: Value,
+}
+
+impl Store {
+    /// Writes an operation down before it begins (or after, if it is over already).
+    pub fn begin(&self, operation: &Operation) -> Result<()> {
+        self.write("log an operation", |t| insert(t, operation))
+    }
+
+    /// The decision of a commit over several workspaces: from here on it is finished, whatever happens.
+    pub fn decide(&self, id: &OpId, details: &Value) -> Result<()> {
+        self.write("record the decision", |t| {
+            let sql = "UPDATE operations SET state = 'decided', details = ?2 WHERE id = ?1";
+            t.prepare_cached(sql)?.execute(params![id.as_str(), to_json(details)?]).map(drop)
+        })
+    }
+
+    /// Writes down how an operation ended.
+    pub fn end(&self, operation: &OperationEnd) -> Result<()> {
+        self.write("log an operation", |t| end(t, operation))
+    }
+
+    /// The log, newest first.
+    pub fn operations(&self, sandbox: Option<&SandboxId>, limit: usize) -> Result<Vec<Operation>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.read("read the log", |c| match sandbox {
+            Some(id) => {
+                select(c, "WHERE sandbox_id = ?1 ORDER BY seq DESC LIMIT ?2", params![id.as_str(), limit])
+            }
+            None => select(c, "ORDER BY seq DESC LIMIT ?1", [limit]),
+        })
+    }
+
+    /// What was begun in one sandbox and not ended, oldest first.
+    pub fn unfinished_operations(&self, sandbox: &SandboxId) -> Result<Vec<Operation>> {
+        let condition = "WHERE state IN ('running', 'decided') AND sandbox_id = ?1 ORDER BY seq";
+        self.read("look for unfinished operations", |c| select(c, condition, [sandbox.as_str()]))
+    }
+
+    /// The sandboxes in which something was begun and not ended. Two index look-ups, empty as a rule.
+    pub fn unfinished(&self) -> Result<Vec<SandboxId>> {
+        let sql = "SELECT sandbox_id FROM operations WHERE state IN ('running', 'decided')
+                   UNION SELECT id FROM sandboxes WHERE state IN ('requested', 'provisioning', 'destroying')";
+        self.read("look for unfinished operations", |c| {
+            let mut statement = c.prepare_cached(sql)?;
+            let ids = statement.query_map([], |row| Ok(SandboxId::from_string(row.get::<_, String>(0)?)))?;
+            ids.collect()
+        })
+    }
+}
+
+fn select(connection: &Connection, condition: &str, values: impl Params) -> rusqlite::Result<Vec<Operation>> {
+    let mut statement = connection.prepare_cached(&format!("{SELECT}{condition}"))?;
+    statement.query_map(values, operation)?.collect()
+}
+
+fn operation(row: &Row<'_>) -> rusqlite::Result<Operation> {
+    Ok(Operation {
+        id: OpId::from_string(row.get::<_, String>(0)?),
+        sandbox_id: SandboxId::from_string(row.get::<_, String>(1)?),
+        kind: row.get(2)?,
+        state: row.get(3)?,
+        started_at: time(row, 4)?,
+        finished_at: optional_time(row, 5)?,
+        summary: row.get(6)?,
+        details: from_json(row, 7)?,
+    })
+}
+
+pub(super) fn insert(t: &Transaction<'_>, operation: &Operation) -> rusqlite::Result<()> {
+    let sql =
+        "INSERT INTO operations (id, sandbox_id, kind, state, started_at, finished_at, summary, details)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    let values = params![
+        operation.id.as_str(),
+        operation.sandbox_id.as_str(),
+        operation.kind,
+        operation.state,
+        operation.started_at.as_microsecond(),
+        operation.finished_at.map(Timestamp::as_microsecond),
+        operation.summary,
+        to_json(&operation.details)?,
+    ];
+    t.prepare_cached(sql)?.execute(values).map(drop)
+}
+
+pub(super) fn end(t: &Transaction<'_>, operation: &OperationEnd) -> rusqlite::Result<()> {
+    let sql = "UPDATE operations SET state = ?2, finished_at = ?3, summary = ?4, details = ?5 WHERE id = ?1";
+    let values = params![
+        operation.id.as_str(),
+        operation.state,
+        now().as_microsecond(),
+        operation.summary,
+        to_json(&operation.details)?
+    ];
+    t.prepare_cached(sql)?.execute(values).map(drop)
+}

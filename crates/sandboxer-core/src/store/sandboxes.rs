@@ -1,0 +1,296 @@
+//! Sandboxes and their workspaces.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, Params, Row, Rows, Transaction, params};
+
+use super::convert::{from_json, from_word, optional_time, time, to_json};
+use super::operations::{self, OperationEnd};
+use super::{Store, checkpoints};
+use crate::Result;
+use crate::model::{PlanId, SandboxId, SandboxRef};
+use crate::service::{CheckpointRecord, Operation, Sandbox, SandboxState, Workspace};
+
+/// One row per workspace; what comes in between is the condition.
+const SELECT: &str = "
+    SELECT s.id, s.name, s.plan_id, s.state, s.consumer, s.created_at, s.expires_at,
+           w.name, w.resource, w.requested_strategy, w.reason, w.ref
+    FROM sandboxes s JOIN workspaces w ON w.sandbox_id = s.id WHERE ";
+const NEWEST_FIRST: &str = " ORDER BY s.created_at DESC, s.seq DESC, w.position";
+const LIVE: &str = "s.state NOT IN ('destroyed', 'failed')";
+
+/// How a new sandbox gets its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// This name or none.
+    Exact(String),
+    /// This name, with a number where it is taken.
+    Derived(String),
+}
+
+/// What came of asking for a place in the store.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reservation {
+    /// The row is there, under this name.
+    Made(String),
+    /// Live sandboxes of the plan are in the way; nothing was written.
+    Overlaps(Vec<Sandbox>),
+    /// The name is this sandbox's; nothing was written.
+    NameTaken(Box<Sandbox>),
+}
+
+impl Store {
+    /// Live sandboxes, newest first; all that ever were, if asked for.
+    pub fn sandboxes(&self, all: bool) -> Result<Vec<Sandbox>> {
+        self.read("list the sandboxes", |c| select(c, if all { "1" } else { LIVE }, []))
+    }
+
+    /// One sandbox, whatever its state.
+    pub fn sandbox(&self, id: &SandboxId) -> Result<Option<Sandbox>> {
+        self.read("read a sandbox", |c| Ok(select(c, "s.id = ?1", [id.as_str()])?.pop()))
+    }
+
+    /// Sandboxes whose id begins like that.
+    pub fn sandboxes_by_prefix(&self, prefix: &str, all: bool) -> Result<Vec<Sandbox>> {
+        let condition = format!("s.id >= ?1 AND s.id < ?1 || '~' AND ({all} OR {LIVE})");
+        self.read("look up a sandbox", |c| select(c, &condition, [prefix]))
+    }
+
+    /// The live sandbox of that name; failing that, if `all`, the destroyed ones, newest first.
+    pub fn sandboxes_by_name(&self, name: &str, all: bool) -> Result<Vec<Sandbox>> {
+        self.read("look up a sandbox", |c| {
+            let live = select(c, &format!("s.name = ?1 AND {LIVE}"), [name])?;
+            if live.is_empty() && all { select(c, "s.name = ?1", [name]) } else { Ok(live) }
+        })
+    }
+
+    /// The live sandboxes of a plan.
+    pub fn live_of_plan(&self, plan: &PlanId) -> Result<Vec<Sandbox>> {
+        self.read("read a plan", |c| live_of_plan(c, plan))
+    }
+
+    /// Open sandboxes whose time is up.
+    pub fn expired(&self, now: Timestamp) -> Result<Vec<Sandbox>> {
+        let condition = "s.expires_at IS NOT NULL AND s.state IN ('ready', 'active') AND s.expires_at <= ?1";
+        self.read("look for expired sandboxes", |c| select(c, condition, [now.as_microsecond()]))
+    }
+
+    /// Writes the row of a sandbox that is about to be made, with its operation, unless something of the same plan is in
+    /// the way (`in_the_way` says so) or the name is taken.
+    pub fn reserve(
+        &self,
+        sandbox: &Sandbox,
+        naming: &Naming,
+        operation: &Operation,
+        in_the_way: &dyn Fn(&Sandbox) -> bool,
+    ) -> Result<Reservation> {
+        self.write("register a sandbox", |t| {
+            let mut overlaps = live_of_plan(t, &sandbox.plan_id)?;
+            overlaps.retain(in_the_way);
+            if !overlaps.is_empty() {
+                return Ok(Reservation::Overlaps(overlaps));
+            }
+            let name = match naming {
+                Naming::Derived(stem) => free_name(t, stem)?,
+                Naming::Exact(name) => match holder_of(t, name)? {
+                    Some(holder) => return Ok(Reservation::NameTaken(Box::new(holder))),
+                    None => name.clone(),
+                },
+            };
+            insert(t, sandbox, &name)?;
+            operations::insert(t, operation)?;
+            Ok(Reservation::Made(name))
+        })
+    }
+
+    /// Registers a sandbox found on disk, under a free name. `None` where the store has it already.
+    pub fn adopt(&self, found: &Sandbox, checkpoints: &[CheckpointRecord]) -> Result<Option<Sandbox>> {
+        self.write("adopt a sandbox", |t| {
+            if !select(t, "s.id = ?1", [found.id.as_str()])?.is_empty() {
+                return Ok(None);
+            }
+            let mut adopted = found.clone();
+            adopted.name = free_name(t, &found.name)?;
+            if is_plan_taken(t, found)? {
+                adopted.plan_id = PlanId::generate();
+            }
+            insert(t, &adopted, &adopted.name)?;
+            checkpoints.iter().try_for_each(|record| checkpoints::insert(t, &found.id, record))?;
+            Ok(Some(adopted))
+        })
+    }
+
+    /// Remembers what a strategy made, as soon as it is made.
+    pub fn set_ref(
+        &self,
+        id: &SandboxId,
+        position: usize,
+        sandbox_ref: &SandboxRef,
+        reason: &str,
+    ) -> Result<()> {
+        self.write("remember a workspace", |t| {
+            let sql = "UPDATE workspaces SET ref = ?3, reason = ?4 WHERE sandbox_id = ?1 AND position = ?2";
+            let values = params![id.as_str(), position as i64, to_json(sandbox_ref)?, reason];
+            t.prepare_cached(sql)?.execute(values).map(drop)
+        })
+    }
+
+    /// Moves a sandbox to another state of its life.
+    pub fn set_state(&self, id: &SandboxId, state: SandboxState) -> Result<()> {
+        self.write("change a sandbox's state", |t| set_state(t, id, state))
+    }
+
+    /// From `ready` to `active`; anything else stays as it is.
+    pub fn set_active(&self, id: &SandboxId) -> Result<()> {
+        self.write("change a sandbox's state", |t| {
+            let sql = "UPDATE sandboxes SET state = 'active' WHERE id = ?1 AND state = 'ready'";
+            t.prepare_cached(sql)?.execute([id.as_str()]).map(drop)
+        })
+    }
+
+    /// Changes the state and begins the operation that does it, in one.
+    pub fn begin_in_state(&self, id: &SandboxId, state: SandboxState, operation: &Operation) -> Result<()> {
+        self.write("change a sandbox's state", |t| {
+            set_state(t, id, state)?;
+            operations::insert(t, operation)
+        })
+    }
+
+    /// Changes the state and ends the operations that did it, in one. A state after which nothing lives frees the name
+    /// and the plan's place.
+    pub fn end_in_state(&self, id: &SandboxId, state: SandboxState, ends: &[OperationEnd]) -> Result<()> {
+        self.write("change a sandbox's state", |t| {
+            set_state(t, id, state)?;
+            if matches!(state, SandboxState::Destroyed | SandboxState::Failed) {
+                t.prepare_cached("UPDATE workspaces SET live = 0 WHERE sandbox_id = ?1")?
+                    .execute([id.as_str()])?;
+                t.prepare_cached("DELETE FROM checkpoints WHERE sandbox_id = ?1")?.execute([id.as_str()])?;
+            }
+            ends.iter().try_for_each(|end| operations::end(t, end))
+        })
+    }
+}
+
+fn live_of_plan(connection: &Connection, plan: &PlanId) -> rusqlite::Result<Vec<Sandbox>> {
+    select(connection, &format!("s.plan_id = ?1 AND {LIVE}"), [plan.as_str()])
+}
+
+fn select(connection: &Connection, condition: &str, values: impl Params) -> rusqlite::Result<Vec<Sandbox>> {
+    let mut statement = connection.prepare_cached(&format!("{SELECT}{condition}{NEWEST_FIRST}"))?;
+    group(statement.query(values)?)
+}
+
+/// Rows of one sandbox come one after the other.
+fn group(mut rows: Rows<'_>) -> rusqlite::Result<Vec<Sandbox>> {
+    let mut sandboxes: Vec<Sandbox> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let id = row.get_ref(0)?.as_str().unwrap_or_default();
+        if sandboxes.last().is_none_or(|last| last.id.as_str() != id) {
+            sandboxes.push(sandbox(row)?);
+        }
+        if let Some(last) = sandboxes.last_mut() {
+            last.workspaces.push(workspace(row)?);
+        }
+    }
+    Ok(sandboxes)
+}
+
+fn sandbox(row: &Row<'_>) -> rusqlite::Result<Sandbox> {
+    Ok(Sandbox {
+        id: SandboxId::from_string(row.get::<_, String>(0)?),
+        name: row.get(1)?,
+        plan_id: PlanId::from_string(row.get::<_, String>(2)?),
+        state: from_word(row, 3)?,
+        consumer: from_json(row, 4)?,
+        created_at: time(row, 5)?,
+        expires_at: optional_time(row, 6)?,
+        workspaces: Vec::new(),
+    })
+}
+
+fn workspace(row: &Row<'_>) -> rusqlite::Result<Workspace> {
+    Ok(Workspace {
+        name: row.get(7)?,
+        resource: from_json(row, 8)?,
+        requested_strategy: row.get(9)?,
+        reason: row.get(10)?,
+        sandbox_ref: from_json(row, 11)?,
+    })
+}
+
+fn insert(t: &Transaction<'_>, sandbox: &Sandbox, name: &str) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO sandboxes (id, name, plan_id, state, consumer, created_at, expires_at)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    t.prepare_cached(sql)?.execute(params![
+        sandbox.id.as_str(),
+        name,
+        sandbox.plan_id.as_str(),
+        sandbox.state.as_str(),
+        to_json(&sandbox.consumer)?,
+        sandbox.created_at.as_microsecond(),
+        sandbox.expires_at.map(|at| at.as_microsecond()),
+    ])?;
+    sandbox.workspaces.iter().enumerate().try_for_each(|(at, w)| insert_workspace(t, sandbox, at, w))
+}
+
+fn insert_workspace(
+    t: &Transaction<'_>,
+    of: &Sandbox,
+    position: usize,
+    w: &Workspace,
+) -> rusqlite::Result<()> {
+    let sql = "INSERT INTO workspaces
+               (sandbox_id, position, name, plan_id, resource_id, resource, requested_strategy, reason, ref)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    let values = params![
+        of.id.as_str(),
+        position as i64,
+        w.name,
+        of.plan_id.as_str(),
+        w.resource.id.as_str(),
+        to_json(&w.resource)?,
+        w.requested_strategy,
+        w.reason,
+        to_json(&w.sandbox_ref)?,
+    ];
+    t.prepare_cached(sql)?.execute(values).map(drop)
+}
+
+fn set_state(t: &Transaction<'_>, id: &SandboxId, state: SandboxState) -> rusqlite::Result<()> {
+    let sql = "UPDATE sandboxes SET state = ?2 WHERE id = ?1";
+    t.prepare_cached(sql)?.execute([id.as_str(), state.as_str()]).map(drop)
+}
+
+fn holder_of(t: &Transaction<'_>, name: &str) -> rusqlite::Result<Option<Sandbox>> {
+    Ok(select(t, &format!("s.name = ?1 AND {LIVE}"), [name])?.pop())
+}
+
+/// `stem`, or `stem-2`, `stem-3`, … where that is taken. (`.` follows `-` in ASCII: the range is all of `stem-…`.)
+fn free_name(t: &Transaction<'_>, stem: &str) -> rusqlite::Result<String> {
+    let sql = format!(
+        "SELECT s.name FROM sandboxes s WHERE (s.name = ?1 OR (s.name >= ?1 || '-' AND s.name < ?1 || '.')) AND {LIVE}"
+    );
+    let mut statement = t.prepare_cached(&sql)?;
+    let taken =
+        statement.query_map([stem], |row| row.get(0))?.collect::<rusqlite::Result<HashSet<String>>>()?;
+    let mut name = stem.to_owned();
+    let mut number = 2_u64;
+    while taken.contains(&name) {
+        name = format!("{stem}-{number}");
+        number += 1;
+    }
+    Ok(name)
+}
+
+fn is_plan_taken(t: &Transaction<'_>, found: &Sandbox) -> rusqlite::Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM workspaces WHERE plan_id = ?1 AND resource_id = ?2 AND live = 1)";
+    let mut statement = t.prepare_cached(sql)?;
+    for workspace in &found.workspaces {
+        let values = [found.plan_id.as_str(), workspace.resource.id.as_str()];
+        if statement.query_row(values, |row| row.get(0))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
