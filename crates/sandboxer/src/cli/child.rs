@@ -1,0 +1,147 @@
+//! A command that runs in a sandbox: started there, waited for, and its end told as an exit code.
+//!
+//! The command has our terminal and our process group, so Ctrl-C reaches it without us. A SIGTERM or SIGHUP that is sent
+//! to us alone is passed on: whoever ends us means the command too.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::error::{CliError, Kind};
+use super::exit;
+use super::output;
+
+/// What to run, and where.
+pub struct Job<'a> {
+    /// The command and its arguments.
+    pub command: &'a [OsString],
+    /// Where it works.
+    pub directory: &'a Path,
+    /// The sandbox's id, for its environment.
+    pub sandbox_id: &'a str,
+    /// Whether its stdout becomes our stderr, because ours is for a JSON document.
+    pub output_to_stderr: bool,
+}
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Its exit code, or 128 and the number of the signal.
+    pub code: u8,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Whether somebody asked us to end: then nobody is there to be asked anything.
+    pub we_were_told_to_end: bool,
+}
+
+/// Starts the command and waits for its end.
+pub fn run(job: &Job) -> Result<Ended, CliError> {
+    let told_to_end = Arc::new(AtomicBool::new(false));
+    let passing = Signals::new([SIGTERM, SIGHUP]).map_err(|e| failed(job, &e))?;
+    let child = start(job)?;
+    let status = wait_passing_signals(child, passing, &told_to_end).map_err(|e| failed(job, &e))?;
+    Ok(Ended { we_were_told_to_end: told_to_end.load(Ordering::Relaxed), ..ended(status) })
+}
+
+fn start(job: &Job) -> Result<Child, CliError> {
+    let Some((program, arguments)) = job.command.split_first() else {
+        return Err(CliError::usage("no command was given").exiting(exit::RUN_FAILED));
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(job.directory);
+    command.env("PWD", job.directory).env("SANDBOX_PATH", job.directory).env("SANDBOX_ID", job.sandbox_id);
+    if job.output_to_stderr {
+        let stderr = io::stderr().as_fd().try_clone_to_owned().map_err(|e| failed(job, &e))?;
+        command.stdout(Stdio::from(stderr));
+    }
+    command.spawn().map_err(|error| not_started(program, &error))
+}
+
+fn not_started(program: &OsString, error: &io::Error) -> CliError {
+    let shown = output::name(program.as_encoded_bytes());
+    if error.kind() == io::ErrorKind::NotFound {
+        return CliError::new(Kind::NotFound, format!("there is no command {shown}"))
+            .exiting(exit::RUN_NOT_FOUND);
+    }
+    let text = error.to_string();
+    let reason = text.split(" (os error").next().unwrap_or(&text);
+    CliError::new(Kind::Error, format!("{shown} cannot be executed: {reason}"))
+        .exiting(exit::RUN_NOT_EXECUTABLE)
+}
+
+fn failed(job: &Job, error: &io::Error) -> CliError {
+    let shown =
+        job.command.first().map(|program| output::name(program.as_encoded_bytes())).unwrap_or_default();
+    CliError::new(Kind::Error, format!("cannot run {shown}: {error}")).exiting(exit::RUN_FAILED)
+}
+
+fn wait_passing_signals(
+    mut child: Child,
+    mut passing: Signals,
+    told: &Arc<AtomicBool>,
+) -> io::Result<ExitStatus> {
+    let handle = passing.handle();
+    let (pid, told) = (Pid::from_child(&child), Arc::clone(told));
+    let passer = std::thread::spawn(move || {
+        for signal in passing.forever() {
+            told.store(true, Ordering::Relaxed);
+            if let Some(signal) = Signal::from_named_raw(signal) {
+                let _ = kill_process(pid, signal);
+            }
+        }
+    });
+    let status = child.wait();
+    handle.close();
+    let _ = passer.join();
+    status
+}
+
+fn ended(status: ExitStatus) -> Ended {
+    let signal = status.signal();
+    let code = match (status.code(), signal) {
+        (Some(code), _) => u8::try_from(code).unwrap_or(exit::ERROR),
+        (None, Some(signal)) => exit::SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(0)),
+        (None, None) => exit::RUN_FAILED,
+    };
+    Ended { code, signal, we_were_told_to_end: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_here(command: &[&str]) -> Result<Ended, CliError> {
+        let command: Vec<OsString> = command.iter().map(OsString::from).collect();
+        let directory = std::env::temp_dir();
+        run(&Job { command: &command, directory: &directory, sandbox_id: "sbx_x", output_to_stderr: true })
+    }
+
+    #[test]
+    fn the_command_knows_where_it_is() {
+        let script = "test \"$PWD\" = \"$SANDBOX_PATH\" && test \"$SANDBOX_ID\" = sbx_x && exit 7";
+        let ended = run_here(&["sh", "-c", script]).unwrap();
+        assert_eq!((ended.code, ended.signal, ended.we_were_told_to_end), (7, None, false));
+    }
+
+    #[test]
+    fn a_signal_is_told_as_shells_do() {
+        let ended = run_here(&["sh", "-c", "kill -9 $$"]).unwrap();
+        assert_eq!((ended.code, ended.signal), (137, Some(9)));
+    }
+
+    #[test]
+    fn missing_and_not_executable_differ() {
+        assert_eq!(run_here(&["no-such-command-at-all"]).unwrap_err().exit, 127);
+        assert_eq!(run_here(&["/etc/passwd"]).unwrap_err().exit, 126);
+        assert_eq!(run_here(&[]).unwrap_err().exit, 125);
+    }
+}

@@ -1,0 +1,67 @@
+use jiff::Timestamp;
+use sandboxer_core::service::CheckpointRecord;
+use serde::Serialize;
+
+use super::TargetArg;
+use crate::cli::output::{self, age, moment, table};
+use crate::cli::session::{App, typed};
+use crate::cli::{Outcome, exit};
+
+/// List a sandbox's checkpoints, oldest first
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  sandbox checkpoints try")]
+pub struct Args {
+    #[command(flatten)]
+    pub target: TargetArg,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    sandbox_id: &'a str,
+    checkpoints: Vec<CheckpointDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct CheckpointDocument<'a> {
+    checkpoint_id: &'a str,
+    sequence: u64,
+    timestamp: Timestamp,
+    workspaces: &'a [String],
+}
+
+pub fn run(app: &mut App, args: &Args) -> Outcome {
+    let session = app.open()?;
+    let target = session.find(&args.target.id)?;
+    let found = session.manager.checkpoints(&target)?;
+    if app.ui.json {
+        let checkpoints = found.iter().map(document).collect();
+        app.ui.document(&Document { sandbox_id: target.sandbox.id.as_str(), checkpoints })?;
+    } else if found.is_empty() {
+        app.ui.next("no checkpoints; take one with", &format!("sandbox checkpoint {}", typed(&target)));
+    } else {
+        let rows: Vec<Vec<String>> = found.iter().map(row).collect();
+        app.ui.bytes(table(&["#", "NAME", "AGE", "TIME", "WORKSPACES"], &rows).as_bytes())?;
+    }
+    Ok(exit::OK)
+}
+
+fn document(record: &CheckpointRecord) -> CheckpointDocument<'_> {
+    CheckpointDocument {
+        checkpoint_id: record.id.as_str(),
+        sequence: record.sequence,
+        timestamp: record.created_at,
+        workspaces: &record.workspaces,
+    }
+}
+
+fn row(record: &CheckpointRecord) -> Vec<String> {
+    vec![
+        record.sequence.to_string(),
+        output::name(record.id.as_str()),
+        age(record.created_at, Timestamp::now()),
+        moment(record.created_at),
+        output::name(record.workspaces.join(", ")),
+    ]
+}

@@ -1,0 +1,215 @@
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::config::parse_ttl;
+use sandboxer_core::model::PlanId;
+use sandboxer_core::service::{Consumer, CreateRequest, Created, Input};
+use serde_json::Value;
+
+use super::get::describe;
+use crate::cli::error::CliError;
+use crate::cli::json::SandboxDocument;
+use crate::cli::output::{self, shell_word};
+use crate::cli::session::{App, Session, current_dir};
+use crate::cli::{Outcome, exit};
+
+/// Make a sandbox of one or more directories or files
+///
+/// Without a resource it is the current directory. Several resources make one sandbox with several workspaces, which are
+/// committed as one. With --plan, the plan's open sandbox over the same resources is returned if there is one.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  sandbox create                                  A sandbox of this directory
+  sandbox create ~/proj --name try --ttl 2h       Named, and gone in two hours if nothing is pending
+  sandbox create --exclude target --exclude '*.o' Leave build output out
+  sandbox create --input app=./app --input conf=/etc/app.conf
+  sandbox create --plan fix-123 --json            The same sandbox for each call with this plan")]
+pub struct Args {
+    /// Directories or files [default: the current directory]
+    #[arg(value_name = "RESOURCE")]
+    resources: Vec<PathBuf>,
+    /// A resource with a name for its workspace
+    #[arg(long = "input", value_name = "NAME=RESOURCE")]
+    inputs: Vec<String>,
+    /// How to isolate; see `sandbox strategies`
+    #[arg(short, long)]
+    strategy: Option<String>,
+    /// Fail (exit 6) rather than use another strategy where this one does not work
+    #[arg(long)]
+    no_fallback: bool,
+    /// The piece of work that the sandbox belongs to
+    #[arg(long)]
+    plan: Option<String>,
+    /// Its name [default: from the resource]
+    #[arg(short, long)]
+    name: Option<String>,
+    /// Time to live, such as 30m, 2h or 7d; a sandbox with uncommitted changes is kept
+    #[arg(long, value_name = "DURATION")]
+    ttl: Option<String>,
+    /// Only what matches; can be repeated
+    #[arg(long, value_name = "PATTERN")]
+    include: Vec<String>,
+    /// Not what matches; can be repeated
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+    #[command(flatten)]
+    consumer: ConsumerArgs,
+}
+
+/// Who asks.
+#[derive(clap::Args)]
+pub struct ConsumerArgs {
+    /// Who asks: adm (a person), agt (an agent) or atm (automation) [default: adm]
+    #[arg(long, value_name = "TYPE", value_parser = ["adm", "agt", "atm"], hide_possible_values = true)]
+    actor_type: Option<String>,
+    /// The calling project's id [default: local]
+    #[arg(long, value_name = "ID")]
+    project: Option<String>,
+}
+
+impl ConsumerArgs {
+    /// The consumer by flag, setting, default.
+    pub fn consumer(&self, session: &Session) -> Consumer {
+        let settings = &session.settings;
+        let actor_type = self.actor_type.clone().or_else(|| settings.actor_type.clone());
+        let project = self.project.clone().or_else(|| settings.project.clone());
+        Consumer {
+            actor_type: actor_type.unwrap_or_else(|| "adm".to_owned()),
+            project: project.unwrap_or_else(|| "local".to_owned()),
+        }
+    }
+}
+
+pub fn run(app: &mut App, args: &Args) -> Outcome {
+    let inputs = args.inputs()?;
+    let session = app.open_at(&project_start(&inputs)?)?;
+    let request = CreateRequest {
+        inputs,
+        strategy: args.strategy.clone(),
+        no_fallback: args.no_fallback,
+        plan: args.plan.as_deref().map(PlanId::from_string),
+        name: args.name.clone(),
+        ttl: args.ttl.as_deref().map(parse_ttl).transpose()?,
+        consumer: args.consumer.consumer(&session),
+    };
+    let created = session.manager.get_or_create_sandbox(&request)?;
+    tell(app, &created)
+}
+
+impl Args {
+    fn inputs(&self) -> Result<Vec<Input>, CliError> {
+        let mut inputs = Vec::new();
+        for resource in &self.resources {
+            inputs.push(self.input(None, resource)?);
+        }
+        for text in &self.inputs {
+            let (name, resource) = split_input(text)?;
+            inputs.push(self.input(Some(name.to_owned()), Path::new(resource))?);
+        }
+        if inputs.is_empty() {
+            inputs.push(self.input(None, Path::new("."))?);
+        }
+        Ok(inputs)
+    }
+
+    fn input(&self, name: Option<String>, resource: &Path) -> Result<Input, CliError> {
+        let patterns = [("include", &self.include), ("exclude", &self.exclude)];
+        let given = patterns.into_iter().filter(|(_, list)| !list.is_empty());
+        let properties = given.map(|(key, list)| (key.to_owned(), Value::from(list.clone()))).collect();
+        Ok(Input { name, location: location(resource)?, properties })
+    }
+}
+
+/// A resource's location as text. State and configuration are text, so a path that is not cannot be kept.
+pub fn location(resource: &Path) -> Result<String, CliError> {
+    let text = resource.to_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    text.ok_or_else(|| {
+        CliError::usage(format!(
+            "{:?} cannot be the path of a resource: it is empty or not UTF-8",
+            resource.display()
+        ))
+        .on(resource)
+    })
+}
+
+/// An input without properties.
+pub fn plain_input(resource: &Path) -> Result<Input, CliError> {
+    Ok(Input { name: None, location: location(resource)?, properties: BTreeMap::new() })
+}
+
+fn split_input(text: &str) -> Result<(&str, &str), CliError> {
+    text.split_once('=').filter(|(name, resource)| !name.is_empty() && !resource.is_empty()).ok_or_else(
+        || {
+            CliError::usage(format!("--input {text:?} is not NAME=RESOURCE"))
+                .hint("such as --input app=./app")
+        },
+    )
+}
+
+/// Where to look for the project's file: at the first resource that is here.
+fn project_start(inputs: &[Input]) -> Result<PathBuf, CliError> {
+    let first = inputs.iter().map(|input| Path::new(&input.location)).find(|path| path.exists());
+    match first {
+        Some(path) if path.is_dir() => Ok(path.to_path_buf()),
+        Some(path) => Ok(path
+            .parent()
+            .map(Path::to_path_buf)
+            .filter(|p| !p.as_os_str().is_empty())
+            .unwrap_or(".".into())),
+        None => current_dir(),
+    }
+}
+
+fn tell(app: &mut App, created: &Created) -> Outcome {
+    let sandbox = &created.sandbox;
+    if app.ui.json {
+        app.ui.document(&SandboxDocument::new(sandbox, created.created, &created.message))?;
+        return Ok(exit::OK);
+    }
+    describe(&mut app.ui, sandbox)?;
+    app.ui.flush()?;
+    app.ui.note(output::sentence(&created.message));
+    let name = shell_word(&sandbox.name);
+    match sandbox.workspaces.as_slice() {
+        [_] => app.ui.next("work in it:", &format!("cd \"$(sandbox path {name})\"")),
+        [first, ..] => {
+            let workspace = shell_word(&format!("{}:{}", sandbox.name, first.name));
+            app.ui.next("work in it:", &format!("cd \"$(sandbox path {workspace})\""));
+        }
+        [] => {}
+    }
+    app.ui.next("then:", &format!("sandbox diff {name}"));
+    Ok(exit::OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_are_name_and_resource() {
+        assert_eq!(split_input("app=./a=b").unwrap(), ("app", "./a=b"));
+        for bad in ["app", "=x", "app=", ""] {
+            assert_eq!(split_input(bad).unwrap_err().exit, 2, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_project_is_where_the_resource_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("f");
+        std::fs::write(&file, "").unwrap();
+        let start = |path: &Path| project_start(&[plain_input(path).unwrap()]).unwrap();
+        assert_eq!(start(dir.path()), dir.path());
+        assert_eq!(start(&file), dir.path());
+        assert_eq!(start(Path::new("/no/such/thing")), std::env::current_dir().unwrap());
+    }
+
+    #[test]
+    fn a_location_is_text() {
+        use std::os::unix::ffi::OsStrExt;
+        assert!(location(Path::new("")).is_err());
+        assert!(location(Path::new(std::ffi::OsStr::from_bytes(b"\xff"))).is_err());
+    }
+}

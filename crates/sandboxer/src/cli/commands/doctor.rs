@@ -1,0 +1,314 @@
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, CWD, Mode, OFlags, ResolveFlags};
+use sandboxer::wiring::{self, Setup};
+use sandboxer_core::config::{KEYS, Settings};
+use sandboxer_core::service::{Sandbox, SandboxManager};
+use serde::Serialize;
+
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Ui, size, style, table};
+use crate::cli::session::{App, current_dir};
+use crate::cli::{Outcome, exit};
+
+/// Look at what is here: state, configuration, strategies, kernel
+///
+/// Says which strategies work and why not, which layer decided each setting, and exits with 0 if sandboxes can be made.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  sandbox doctor
+  sandbox doctor --json")]
+pub struct Args {}
+
+/// One finding.
+#[derive(Serialize)]
+struct Check {
+    about: &'static str,
+    ok: bool,
+    detail: String,
+}
+
+#[derive(Serialize)]
+struct StrategyHealth {
+    strategy: String,
+    place: PathBuf,
+    healthy: bool,
+    reason: String,
+}
+
+#[derive(Serialize)]
+struct SettingReport {
+    key: &'static str,
+    value: String,
+    decided_by: String,
+}
+
+#[derive(Serialize)]
+struct Report {
+    usable: bool,
+    checks: Vec<Check>,
+    strategies: Vec<StrategyHealth>,
+    settings: Vec<SettingReport>,
+}
+
+pub fn run(app: &mut App, _args: &Args) -> Outcome {
+    let report = examine(app)?;
+    if app.ui.json {
+        app.ui.document(&report)?;
+    } else {
+        show(&mut app.ui, &report)?;
+    }
+    Ok(if report.usable { exit::OK } else { exit::ERROR })
+}
+
+/// Everything is looked at, whatever is wrong with the rest.
+fn examine(app: &App) -> Result<Report, CliError> {
+    let here = current_dir()?;
+    let (config, settings) = configuration(app, &here);
+    let home = existing_ancestor(&app.places.home);
+    let mut checks = vec![state_place(app, home), state_content(app, &settings), config, kernel(), user()];
+    checks.extend(project(app, &here));
+    let strategies = strategies(&[home, &here]);
+    let works = strategies.iter().any(|s| s.healthy && s.strategy != "none");
+    let usable = checks.iter().all(|check| check.ok) && works;
+    Ok(Report { usable, checks, strategies, settings: settings_report(&settings) })
+}
+
+fn check(about: &'static str, result: Result<String, String>) -> Check {
+    match result {
+        Ok(detail) => Check { about, ok: true, detail },
+        Err(detail) => Check { about, ok: false, detail },
+    }
+}
+
+fn existing_ancestor(path: &Path) -> &Path {
+    path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("/"))
+}
+
+fn state_place(app: &App, existing: &Path) -> Check {
+    let place = format!("{} ({})", app.places.home.display(), app.places.home_reason);
+    let writable = rustix::fs::access(existing, Access::WRITE_OK | Access::EXEC_OK);
+    let result = match writable {
+        Ok(()) => Ok(format!("{place}, {}", filesystem(existing))),
+        Err(errno) => Err(format!("{place} cannot be written: {}", std::io::Error::from(errno))),
+    };
+    check("state directory", result)
+}
+
+fn filesystem(path: &Path) -> String {
+    let kind =
+        rustix::fs::statfs(path).map_or("unknown filesystem", |stat| filesystem_name(stat.f_type as u64));
+    let free = rustix::fs::statvfs(path).map(|stat| size(stat.f_bavail.saturating_mul(stat.f_frsize)));
+    format!("{kind}, {} free", free.unwrap_or_else(|_| "unknown".to_owned()))
+}
+
+/// Names of the magic numbers in statfs(2).
+fn filesystem_name(magic: u64) -> &'static str {
+    match magic & 0xffff_ffff {
+        0xef53 => "ext4",
+        0x5846_5342 => "xfs",
+        0x9123_683e => "btrfs",
+        0x0102_1994 => "tmpfs",
+        0x794c_7630 => "overlayfs",
+        0x2fc1_2fc1 => "zfs",
+        0xf2f5_2010 => "f2fs",
+        0xca45_1a4e => "bcachefs",
+        0x6969 => "nfs",
+        0x6573_5546 => "fuse",
+        0x0102_1997 => "9p",
+        _ => "another filesystem",
+    }
+}
+
+/// Opens the state as it is, without recovering anything.
+fn state_content(app: &App, settings: &Settings) -> Check {
+    if !wiring::has_state(&app.places.home) {
+        return check("state", Ok("none yet; the first sandbox makes it".to_owned()));
+    }
+    let opened = open(app, settings).and_then(|manager| Ok(manager.list(false)?));
+    check("state", opened.map(|sandboxes| state_sentence(&sandboxes)).map_err(|error| told(&error)))
+}
+
+fn open(app: &App, settings: &Settings) -> Result<SandboxManager, CliError> {
+    let setup = Setup {
+        settings: settings.clone(),
+        type_files: app.places.type_files()?,
+        ..Setup::quiet(&app.places.home)
+    };
+    Ok(wiring::open(setup)?)
+}
+
+fn told(error: &CliError) -> String {
+    error.hints.iter().fold(error.message.clone(), |text, hint| format!("{text}; {hint}"))
+}
+
+fn state_sentence(sandboxes: &[Sandbox]) -> String {
+    let mut text = output::count(sandboxes.len(), "open sandbox");
+    for (first, second) in overlapping(sandboxes) {
+        text.push_str(&format!("; {first} and {second} overlap, the first to commit wins"));
+    }
+    text
+}
+
+fn overlapping(sandboxes: &[Sandbox]) -> Vec<(&str, &str)> {
+    let paths = |sandbox: &Sandbox| {
+        sandbox.workspaces.iter().map(|w| w.resource.path().to_owned()).collect::<Vec<_>>()
+    };
+    let meet = |a: &Sandbox, b: &Sandbox| {
+        paths(a).iter().any(|x| paths(b).iter().any(|y| x.starts_with(y) || y.starts_with(x)))
+    };
+    let later = |index: usize| &sandboxes[index + 1..];
+    let pairs = sandboxes.iter().enumerate().flat_map(|(index, a)| later(index).iter().map(move |b| (a, b)));
+    pairs.filter(|(a, b)| meet(a, b)).map(|(a, b)| (a.name.as_str(), b.name.as_str())).collect()
+}
+
+/// The settings, or the defaults with a complaint.
+fn configuration(app: &App, here: &Path) -> (Check, Settings) {
+    let file = app.places.config.as_deref();
+    let place = match file {
+        Some(file) if file.exists() => file.display().to_string(),
+        Some(file) => format!("{} (not there)", file.display()),
+        None => "none".to_owned(),
+    };
+    match app.settings(here) {
+        Ok(settings) => (check("configuration", Ok(place)), settings),
+        Err(error) => (check("configuration", Err(told(&error))), Settings::default()),
+    }
+}
+
+fn project(app: &App, here: &Path) -> Option<Check> {
+    let file = app.places.layers(here).project_file?;
+    let trust = sandboxer_core::config::TrustStore::new(&app.places.home);
+    let state = match trust.is_trusted(&file) {
+        Ok(true) => "trusted",
+        Ok(false) => "untrusted: it may only tighten",
+        Err(_) => "unreadable",
+    };
+    Some(check("project file", Ok(format!("{} ({state})", file.display()))))
+}
+
+fn kernel() -> Check {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .unwrap_or_else(|_| "of unknown release".to_owned());
+    let release = release.trim();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let result = match rustix::fs::openat2(CWD, ".", flags, Mode::empty(), ResolveFlags::BENEATH) {
+        Ok(_) => Ok(format!("Linux {release}, openat2 works")),
+        Err(errno) => Err(format!("Linux {release} has no openat2 ({errno}): paths cannot be confined")),
+    };
+    check("kernel", result)
+}
+
+fn user() -> Check {
+    let uid = rustix::process::geteuid();
+    let detail = if uid.is_root() { "root".to_owned() } else { format!("uid {}", uid.as_raw()) };
+    check("user", Ok(detail))
+}
+
+fn strategies(places: &[&Path]) -> Vec<StrategyHealth> {
+    let mut places: Vec<&Path> = places.to_vec();
+    places.dedup();
+    let health = |place: &Path| {
+        let found = sandboxer_strategies::probe(place).into_iter();
+        let place = place.to_path_buf();
+        found.map(move |(strategy, healthy, reason)| StrategyHealth {
+            strategy,
+            place: place.clone(),
+            healthy,
+            reason,
+        })
+    };
+    places.into_iter().flat_map(health).collect()
+}
+
+fn settings_report(settings: &Settings) -> Vec<SettingReport> {
+    let report = |name: &'static str| SettingReport {
+        key: name,
+        value: value_of(settings, name).unwrap_or_else(|| "-".to_owned()),
+        decided_by: settings.origin(name).to_owned(),
+    };
+    KEYS.iter().map(|key| report(key.name)).collect()
+}
+
+fn value_of(settings: &Settings, key: &str) -> Option<String> {
+    let list = |items: &[String]| (!items.is_empty()).then(|| items.join(":"));
+    match key {
+        "actor_type" => settings.actor_type.clone(),
+        "copy.exclude" => list(&settings.exclude),
+        "copy.include" => list(&settings.include),
+        "copy.threads" => settings.threads.map(|n| n.to_string()),
+        "project" => settings.project.clone(),
+        "sandbox.custom_strategies" => list(&settings.custom_strategies.keys().cloned().collect::<Vec<_>>()),
+        "sandbox.default_ttl" => settings.default_ttl.map(|ttl| output::span(ttl.as_secs())),
+        "sandbox.strategy" => settings.sandbox_strategy.clone(),
+        "state.lock_wait" => Some(output::span(settings.lock_wait.as_secs() as i64)),
+        "state.scratch" => settings.scratch.as_ref().map(|path| path.display().to_string()),
+        _ => None,
+    }
+}
+
+fn show(ui: &mut Ui, report: &Report) -> Result<(), CliError> {
+    for check in &report.checks {
+        ui.line(format_args!(
+            "{}  {:<16} {}",
+            mark(ui, check.ok),
+            check.about,
+            output::sentence(&check.detail)
+        ))?;
+    }
+    for health in &report.strategies {
+        let place = output::name(health.place.as_os_str().as_encoded_bytes());
+        let reason = output::sentence(&health.reason);
+        ui.line(format_args!("{}  {:<16} in {place}: {reason}", mark(ui, health.healthy), health.strategy))?;
+    }
+    ui.line("")?;
+    let row =
+        |s: &SettingReport| vec![s.key.to_owned(), output::name(&s.value), output::sentence(&s.decided_by)];
+    let rows: Vec<Vec<String>> = report.settings.iter().map(row).collect();
+    ui.bytes(table(&["SETTING", "VALUE", "DECIDED BY"], &rows).as_bytes())?;
+    ui.flush()?;
+    ui.note(if report.usable {
+        "sandboxes can be made here"
+    } else {
+        "sandboxes cannot be made here: see the lines marked no"
+    });
+    Ok(())
+}
+
+fn mark(ui: &Ui, ok: bool) -> String {
+    if ok { ui.paint(style::GOOD, "ok") } else { ui.paint(style::BAD, "no") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_has_a_value_to_show() {
+        let settings = Settings {
+            actor_type: Some("agt".into()),
+            exclude: vec!["a".into(), "b".into()],
+            include: vec!["c".into()],
+            threads: Some(2),
+            project: Some("p".into()),
+            sandbox_strategy: Some("none".into()),
+            default_ttl: Some(jiff::SignedDuration::from_secs(7200)),
+            scratch: Some("/s".into()),
+            ..Settings::default()
+        };
+        let missing: Vec<&str> =
+            KEYS.iter().map(|key| key.name).filter(|key| value_of(&settings, key).is_none()).collect();
+        assert_eq!(missing, ["sandbox.custom_strategies"]);
+        assert_eq!(value_of(&settings, "copy.exclude").unwrap(), "a:b");
+        assert_eq!(value_of(&settings, "sandbox.default_ttl").unwrap(), "2h");
+    }
+
+    #[test]
+    fn filesystems_have_names() {
+        assert_eq!(filesystem_name(0xef53), "ext4");
+        assert_eq!(filesystem_name(1), "another filesystem");
+        assert!(filesystem(Path::new("/")).ends_with("free"));
+        assert_eq!(existing_ancestor(Path::new("/no/such/thing")), Path::new("/"));
+    }
+}

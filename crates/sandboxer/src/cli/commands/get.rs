@@ -1,0 +1,66 @@
+use jiff::Timestamp;
+use sandboxer_core::service::{Sandbox, Workspace};
+
+use super::TargetArg;
+use crate::cli::error::CliError;
+use crate::cli::json::SandboxDocument;
+use crate::cli::output::{self, Ui, age, expiry, style};
+use crate::cli::session::App;
+use crate::cli::{Outcome, exit};
+
+/// Show one sandbox: where it is, what it isolates, and how
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  sandbox get try
+  sandbox get @last --json")]
+pub struct Args {
+    #[command(flatten)]
+    pub target: TargetArg,
+}
+
+pub fn run(app: &mut App, args: &Args) -> Outcome {
+    let session = app.open()?;
+    let sandbox = session.find_any(&args.target.id)?.sandbox;
+    if app.ui.json {
+        app.ui.document(&SandboxDocument::of(&sandbox))?;
+    } else {
+        describe(&mut app.ui, &sandbox)?;
+    }
+    Ok(exit::OK)
+}
+
+/// Everything about a sandbox, for people.
+pub fn describe(ui: &mut Ui, sandbox: &Sandbox) -> Result<(), CliError> {
+    let now = Timestamp::now();
+    ui.line(format_args!("{}  {}", ui.paint(style::HEAD, output::name(&sandbox.name)), sandbox.id))?;
+    let state = format!("{:?}", sandbox.state).to_lowercase();
+    field(ui, "state", format!("{state}, made {}", ago(age(sandbox.created_at, now))))?;
+    field(ui, "expires", expiry(sandbox.expires_at, now))?;
+    field(ui, "plan", output::name(sandbox.plan_id.as_str()))?;
+    let consumer = &sandbox.consumer;
+    field(ui, "consumer", output::name(format!("{} {}", consumer.actor_type, consumer.project)))?;
+    for workspace in &sandbox.workspaces {
+        describe_workspace(ui, workspace, sandbox.workspaces.len() > 1)?;
+    }
+    Ok(())
+}
+
+fn ago(age: String) -> String {
+    if age == "just now" { age } else { format!("{age} ago") }
+}
+
+fn describe_workspace(ui: &mut Ui, workspace: &Workspace, named: bool) -> Result<(), CliError> {
+    if named {
+        field(ui, "workspace", output::name(&workspace.name))?;
+    }
+    let resource = &workspace.resource;
+    field(ui, "resource", format!("{} ({})", output::name(&resource.location), resource.type_name))?;
+    field(ui, "path", workspace.sandbox_ref.text("path").map_or_else(|| "none".to_owned(), output::name))?;
+    let strategy = &workspace.sandbox_ref.strategy_name;
+    field(ui, "strategy", format!("{strategy} ({})", output::sentence(&workspace.reason)))
+}
+
+fn field(ui: &mut Ui, name: &str, value: String) -> Result<(), CliError> {
+    ui.line(format_args!("  {name:<9} {value}"))
+}

@@ -1,0 +1,65 @@
+use jiff::Timestamp;
+use sandboxer::wiring;
+use sandboxer_core::service::Sandbox;
+use serde::Serialize;
+
+use crate::cli::json::SandboxDocument;
+use crate::cli::output::{self, age, expiry, table};
+use crate::cli::session::App;
+use crate::cli::{Outcome, exit};
+
+/// List the sandboxes, newest first
+#[derive(clap::Args)]
+#[command(
+    visible_alias = "ls",
+    after_help = "\
+Examples:
+  sandbox list
+  sandbox list --all
+  sandbox list --json | jq -r '.sandboxes[].name'"
+)]
+pub struct Args {
+    /// Those that are gone or failed too
+    #[arg(short, long)]
+    all: bool,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    sandboxes: Vec<SandboxDocument<'a>>,
+}
+
+pub fn run(app: &mut App, args: &Args) -> Outcome {
+    // Nothing was ever made here: answer without opening a thing.
+    let found =
+        if wiring::has_state(&app.places.home) { app.open()?.manager.list(args.all)? } else { Vec::new() };
+    if app.ui.json {
+        let sandboxes = found.iter().map(SandboxDocument::of).collect();
+        app.ui.document(&Document { sandboxes })?;
+    } else if found.is_empty() {
+        app.ui.next("no sandboxes; make one with", "sandbox create");
+    } else {
+        let now = Timestamp::now();
+        let rows: Vec<Vec<String>> = found.iter().map(|sandbox| row(sandbox, now)).collect();
+        let text = table(&["NAME", "ID", "STATE", "AGE", "EXPIRES", "STRATEGY", "RESOURCE"], &rows);
+        app.ui.bytes(text.as_bytes())?;
+    }
+    Ok(exit::OK)
+}
+
+fn row(sandbox: &Sandbox, now: Timestamp) -> Vec<String> {
+    let of_each = |part: fn(&sandboxer_core::service::Workspace) -> String| {
+        let mut parts: Vec<String> = sandbox.workspaces.iter().map(part).collect();
+        parts.dedup();
+        parts.join(", ")
+    };
+    vec![
+        output::name(&sandbox.name),
+        sandbox.id.to_string(),
+        format!("{:?}", sandbox.state).to_lowercase(),
+        age(sandbox.created_at, now),
+        expiry(sandbox.expires_at, now),
+        of_each(|w| w.sandbox_ref.strategy_name.clone()),
+        of_each(|w| output::name(&w.resource.location)),
+    ]
+}

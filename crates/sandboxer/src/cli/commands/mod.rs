@@ -1,0 +1,137 @@
+//! Every command, one file each: an args struct whose doc comment is the help, then one function.
+
+mod adopt;
+mod checkpoint;
+mod checkpoints;
+mod commit;
+mod completions;
+mod create;
+mod destroy;
+mod diff;
+mod doctor;
+mod gc;
+mod get;
+mod list;
+mod log;
+mod man;
+mod path;
+mod read;
+mod restore;
+mod rollback;
+mod run;
+mod status;
+mod strategies;
+mod trust;
+mod types;
+mod write;
+
+use sandboxer_core::model::RelPath;
+
+use super::Outcome;
+use super::error::CliError;
+use super::session::App;
+
+/// The commands, in the order of a day's work.
+#[derive(clap::Subcommand)]
+pub enum Command {
+    Run(run::Args),
+    Create(create::Args),
+    List(list::Args),
+    Get(get::Args),
+    Status(status::Args),
+    Path(path::Args),
+    Read(read::Args),
+    Write(write::Args),
+    Diff(diff::Args),
+    Commit(commit::Args),
+    Rollback(rollback::Args),
+    Checkpoint(checkpoint::Args),
+    Checkpoints(checkpoints::Args),
+    Restore(restore::Args),
+    Log(log::Args),
+    Destroy(destroy::Args),
+    Gc(gc::Args),
+    Adopt(adopt::Args),
+    Trust(trust::Args),
+    Strategies(strategies::Args),
+    Types(types::Args),
+    Doctor(doctor::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+}
+
+impl Command {
+    /// Runs it. An error's hints name the sandbox as it was typed.
+    pub fn run(&self, app: &mut App) -> Outcome {
+        let outcome = self.dispatch(app);
+        match self.selector() {
+            Some(selector) => outcome.map_err(|error| error.aimed_at(selector)),
+            None => outcome,
+        }
+    }
+
+    fn dispatch(&self, app: &mut App) -> Outcome {
+        match self {
+            Self::Run(args) => run::run(app, args),
+            Self::Create(args) => create::run(app, args),
+            Self::List(args) => list::run(app, args),
+            Self::Get(args) => get::run(app, args),
+            Self::Status(args) => status::run(app, args),
+            Self::Path(args) => path::run(app, args),
+            Self::Read(args) => read::run(app, args),
+            Self::Write(args) => write::run(app, args),
+            Self::Diff(args) => diff::run(app, args),
+            Self::Commit(args) => commit::run(app, args),
+            Self::Rollback(args) => rollback::run(app, args),
+            Self::Checkpoint(args) => checkpoint::run(app, args),
+            Self::Checkpoints(args) => checkpoints::run(app, args),
+            Self::Restore(args) => restore::run(app, args),
+            Self::Log(args) => log::run(app, args),
+            Self::Destroy(args) => destroy::run(app, args),
+            Self::Gc(args) => gc::run(app, args),
+            Self::Adopt(args) => adopt::run(app, args),
+            Self::Trust(args) => trust::run(app, args),
+            Self::Strategies(args) => strategies::run(app, args),
+            Self::Types(args) => types::run(app, args),
+            Self::Doctor(args) => doctor::run(app, args),
+            Self::Completions(args) => completions::run(app, args),
+            Self::Man(args) => man::run(app, args),
+        }
+    }
+
+    /// What was typed for `ID`.
+    fn selector(&self) -> Option<&str> {
+        match self {
+            Self::Get(args) => Some(&args.target.id),
+            Self::Path(args) => Some(&args.target.id),
+            Self::Read(args) => Some(&args.target.id),
+            Self::Write(args) => Some(&args.target.id),
+            Self::Diff(args) => Some(&args.id),
+            Self::Commit(args) => Some(&args.target.id),
+            Self::Rollback(args) => Some(&args.target.id),
+            Self::Checkpoint(args) => Some(&args.target.id),
+            Self::Checkpoints(args) => Some(&args.target.id),
+            Self::Restore(args) => Some(&args.target.id),
+            Self::Destroy(args) => Some(&args.target.id),
+            Self::Log(args) => args.id.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+/// The sandbox that a command is about.
+#[derive(clap::Args)]
+pub struct TargetArg {
+    /// Sandbox: its name, its id, a unique prefix of the id, or @last; with :WORKSPACE for one of several
+    #[arg(value_name = "ID")]
+    pub id: String,
+}
+
+/// Paths inside a workspace, as they were typed.
+fn rel_paths(typed: &[std::ffi::OsString]) -> Result<Vec<RelPath>, CliError> {
+    typed.iter().map(rel_path).collect()
+}
+
+fn rel_path(typed: &std::ffi::OsString) -> Result<RelPath, CliError> {
+    RelPath::parse(typed).map_err(|error| CliError::from(sandboxer_core::Error::from(error)))
+}

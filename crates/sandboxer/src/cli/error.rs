@@ -1,0 +1,454 @@
+//! The one place where an error of the library becomes words: kind, message, path, hints and exit code.
+//!
+//! A hint says what to type next. It is written with the placeholder `ID`, which [`CliError::aimed_at`] replaces by what
+//! the user typed, so that the command can be pasted.
+
+use std::error::Error as _;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use sandboxer_core::Error;
+use sandboxer_core::model::{Conflict, RelPath};
+use serde::Serialize;
+
+use super::exit;
+use super::json::PathText;
+use super::output::{self, Ui, shell_word, style};
+
+/// What kind of failure it is, in one word for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Something failed.
+    Error,
+    /// The request makes no sense.
+    Usage,
+    /// The original changed meanwhile.
+    Conflict,
+    /// Nothing of that name.
+    NotFound,
+    /// A rule says no.
+    Refused,
+    /// No such isolation here.
+    Unavailable,
+    /// A strategy lacks an ability.
+    Unsupported,
+    /// Another process is at it.
+    Busy,
+    /// Ctrl-C.
+    Interrupted,
+    /// A configuration file is wrong.
+    Config,
+    /// State is damaged.
+    Corrupt,
+    /// State is from a newer version.
+    NewerState,
+}
+
+impl Kind {
+    /// The exit code of this kind.
+    pub fn exit(self) -> u8 {
+        match self {
+            Self::Usage => exit::USAGE,
+            Self::Conflict => exit::CONFLICT,
+            Self::NotFound => exit::NOT_FOUND,
+            Self::Refused => exit::REFUSED,
+            Self::Unavailable => exit::UNAVAILABLE,
+            Self::Interrupted => exit::INTERRUPTED,
+            Self::Error
+            | Self::Unsupported
+            | Self::Busy
+            | Self::Config
+            | Self::Corrupt
+            | Self::NewerState => exit::ERROR,
+        }
+    }
+}
+
+/// One path of several that an error is about.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Detail {
+    /// Where.
+    #[serde(flatten)]
+    pub path: PathText,
+    /// Why.
+    pub reason: String,
+    /// Where the sandbox's version was put aside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parked: Option<String>,
+}
+
+/// A failure, ready to be told.
+#[derive(Debug, Serialize)]
+pub struct CliError {
+    /// In one word.
+    pub kind: Kind,
+    /// In one sentence.
+    pub message: String,
+    /// On what, if that is one path.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathText>,
+    /// Path by path, where there are several.
+    #[serde(rename = "paths", skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<Detail>,
+    /// What to type next.
+    pub hints: Vec<String>,
+    /// The exit code.
+    #[serde(skip)]
+    pub exit: u8,
+    /// The reader of our output has gone: nobody is there to be told.
+    #[serde(skip)]
+    silent: bool,
+}
+
+impl CliError {
+    /// An error of that kind.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self {
+            kind,
+            message,
+            path: None,
+            details: Vec::new(),
+            hints: Vec::new(),
+            exit: kind.exit(),
+            silent: false,
+        }
+    }
+
+    /// A request that makes no sense.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, message)
+    }
+
+    /// The output could not be written. A closed pipe is no error: the reader has seen enough.
+    pub fn output(error: io::Error) -> Self {
+        let silent = error.kind() == io::ErrorKind::BrokenPipe;
+        let failure = Self::new(Kind::Error, format!("cannot write the output: {}", system_text(&error)));
+        Self { silent, exit: if silent { exit::OK } else { exit::ERROR }, ..failure }
+    }
+
+    /// The same error with one more hint.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// The same error with another exit code.
+    pub fn exiting(mut self, code: u8) -> Self {
+        self.exit = if self.silent { self.exit } else { code };
+        self
+    }
+
+    /// The same error on that path.
+    pub fn on(mut self, path: &Path) -> Self {
+        self.path = Some(PathText::new(path.as_os_str().as_bytes()));
+        self
+    }
+
+    /// The same error, its hints naming what the user typed for `ID`.
+    pub fn aimed_at(mut self, selector: &str) -> Self {
+        let word = format!(" {}", shell_word(selector));
+        for hint in &mut self.hints {
+            *hint = hint.replace(" ID", &word);
+        }
+        self
+    }
+
+    /// Tells it on stderr, as text or as the JSON document.
+    pub fn report(&self, ui: &Ui) {
+        if self.silent {
+            return;
+        }
+        let text = if ui.json { self.document() } else { self.text(ui) };
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
+
+    fn document(&self) -> String {
+        let document = serde_json::json!({ "error": self });
+        format!("{document:#}\n")
+    }
+
+    fn text(&self, ui: &Ui) -> String {
+        let head = ui.paint_err(style::BAD, "error:");
+        let mut text = format!("{head} {}\n", output::sentence(&self.message));
+        for detail in &self.details {
+            text.push_str(&format!("  {}: {}\n", detail.path.screen(), output::sentence(&detail.reason)));
+        }
+        for hint in &self.hints {
+            text.push_str(&format!("{} {}\n", ui.paint_err(style::HINT, "hint:"), output::sentence(hint)));
+        }
+        text
+    }
+}
+
+impl From<Error> for CliError {
+    fn from(error: Error) -> Self {
+        explain(&error)
+    }
+}
+
+fn explain(error: &Error) -> CliError {
+    let root = error.root();
+    let mut told = CliError::new(kind_of(root), chain(error));
+    told.path = path_of(root).map(|path| PathText::new(path.as_os_str().as_bytes()));
+    told.details = details_of(root);
+    told.hints = hints_of(root);
+    told
+}
+
+fn kind_of(error: &Error) -> Kind {
+    match error {
+        Error::Path(_) | Error::Usage { .. } => Kind::Usage,
+        Error::Conflict { .. } => Kind::Conflict,
+        Error::NotFound { .. } => Kind::NotFound,
+        Error::Refused { .. } | Error::Uncommittable { .. } | Error::DigestMismatch { .. } => Kind::Refused,
+        Error::Unavailable { .. } => Kind::Unavailable,
+        Error::Unsupported { .. } => Kind::Unsupported,
+        Error::Busy { .. } => Kind::Busy,
+        Error::Cancelled => Kind::Interrupted,
+        Error::Config { .. } => Kind::Config,
+        Error::Corrupt { .. } => Kind::Corrupt,
+        Error::NewerState { .. } => Kind::NewerState,
+        _ => Kind::Error,
+    }
+}
+
+/// The error and its sources in one sentence; they do not repeat one another.
+fn chain(error: &Error) -> String {
+    let mut message = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let text = inner.downcast_ref::<io::Error>().map_or_else(|| inner.to_string(), system_text);
+        message.push_str(": ");
+        message.push_str(&text);
+        source = inner.source();
+    }
+    message
+}
+
+/// The system's words without ` (os error 2)`.
+fn system_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
+fn path_of(error: &Error) -> Option<&Path> {
+    match error {
+        Error::Io { path, .. }
+        | Error::Store { path, .. }
+        | Error::NewerState { path, .. }
+        | Error::Corrupt { path, .. }
+        | Error::Unavailable { path, .. }
+        | Error::Busy { path, .. } => Some(path),
+        Error::Config { file, .. } => Some(file),
+        Error::Conflict { conflicts } if conflicts.len() == 1 => Some(conflicts[0].path.as_path()),
+        Error::Uncommittable { entries } if entries.len() == 1 => Some(entries[0].0.as_path()),
+        _ => None,
+    }
+}
+
+fn details_of(error: &Error) -> Vec<Detail> {
+    match error {
+        Error::Conflict { conflicts } => conflicts.iter().map(conflict_detail).collect(),
+        Error::Uncommittable { entries } => entries.iter().map(|(path, why)| detail(path, why)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn detail(path: &RelPath, reason: &str) -> Detail {
+    Detail { path: PathText::of(path), reason: reason.to_owned(), parked: None }
+}
+
+/// One conflict as a detail.
+pub fn conflict_detail(conflict: &Conflict) -> Detail {
+    Detail { parked: conflict.parked.clone(), ..detail(&conflict.path, &conflict.reason) }
+}
+
+fn hints_of(error: &Error) -> Vec<String> {
+    match error {
+        Error::Io { source, .. } => io_hints(source),
+        Error::Store { source, .. } => store_hints(&source.to_string()),
+        Error::Path(_) => {
+            vec!["paths are relative to the workspace's root, as `sandbox diff ID` shows them".to_owned()]
+        }
+        Error::NewerState { .. } => {
+            vec![
+                "use the newer `sandbox`, or another state directory: --home DIR or $SANDBOXER_HOME"
+                    .to_owned(),
+            ]
+        }
+        Error::Corrupt { path, .. } => corrupt_hints(path),
+        Error::NotFound { what, similar, .. } => not_found_hints(what, similar),
+        Error::Usage { hint, .. } | Error::Refused { hint, .. } | Error::Config { hint, .. } => {
+            hint.iter().cloned().collect()
+        }
+        Error::Conflict { conflicts } => conflict_hints(conflicts),
+        Error::DigestMismatch { .. } => {
+            vec!["review again: `sandbox diff ID --json` gives the digest of what is there now".to_owned()]
+        }
+        Error::Uncommittable { entries } => uncommittable_hints(entries),
+        Error::Unsupported { .. } | Error::Unavailable { .. } => {
+            vec!["`sandbox doctor` shows which strategies work here, and why not".to_owned()]
+        }
+        Error::Busy { .. } => vec!["wait for the other `sandbox` to end and try again".to_owned()],
+        Error::Cancelled => vec!["type the command again to go on".to_owned()],
+        _ => Vec::new(),
+    }
+}
+
+fn io_hints(source: &io::Error) -> Vec<String> {
+    let hint = match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "nothing was changed; make room there (`sandbox gc`, `sandbox list`), or use --home DIR on a larger filesystem"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "run this as a user who may, or change the permissions of that path"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "that filesystem is read-only: nothing can be committed to it or kept there"
+        }
+        io::ErrorKind::NotADirectory => "a part of that path is not a directory",
+        _ => return Vec::new(),
+    };
+    vec![hint.to_owned()]
+}
+
+fn store_hints(source: &str) -> Vec<String> {
+    if source.contains("locked") || source.contains("busy") {
+        return vec!["another `sandbox` is writing: try again".to_owned()];
+    }
+    vec!["`sandbox doctor` looks at the state directory".to_owned()]
+}
+
+fn corrupt_hints(path: &Path) -> Vec<String> {
+    if path.extension().is_some_and(|e| e == "db") {
+        let database = shell_word(&path.to_string_lossy());
+        return vec![format!(
+            "move it away with `mv {database} {database}.damaged`, then `sandbox adopt` finds the sandboxes again"
+        )];
+    }
+    vec![
+        "what is in the sandbox can still be copied from `sandbox path ID`; `sandbox destroy ID` removes it"
+            .to_owned(),
+    ]
+}
+
+fn not_found_hints(what: &str, similar: &[String]) -> Vec<String> {
+    let mut hints = Vec::new();
+    if !similar.is_empty() {
+        hints.push(format!("did you mean {}?", similar.join(" or ")));
+    }
+    let listing = match what {
+        "sandbox" => "`sandbox list` shows what there is",
+        "workspace" => "`sandbox get ID` shows its workspaces",
+        "checkpoint" => "`sandbox checkpoints ID` shows what there is",
+        "strategy" => "`sandbox strategies` shows what there is",
+        "resource type" | "type" => "`sandbox types` shows what there is",
+        _ => return hints,
+    };
+    hints.push(listing.to_owned());
+    hints
+}
+
+fn conflict_hints(conflicts: &[Conflict]) -> Vec<String> {
+    let first = conflicts.first().map(|c| shell_word(&c.path.to_string())).unwrap_or_default();
+    vec![
+        "nothing was written; the original and the sandbox are as they were".to_owned(),
+        format!(
+            "see the sandbox's version with `sandbox diff ID --patch {first}`; give it up with `sandbox rollback ID {first}`"
+        ),
+        "commit the rest by naming it: `sandbox commit ID PATH…`".to_owned(),
+    ]
+}
+
+fn uncommittable_hints(entries: &[(RelPath, String)]) -> Vec<String> {
+    let first = entries.first().map(|(path, _)| shell_word(&path.to_string())).unwrap_or_default();
+    vec![
+        format!("drop it from the sandbox with `sandbox rollback ID {first}`"),
+        "or commit the rest by naming it: `sandbox commit ID PATH…`".to_owned(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conflict(path: &str) -> Conflict {
+        Conflict {
+            path: RelPath::parse(path).unwrap(),
+            reason: "modified in the original".into(),
+            parked: None,
+        }
+    }
+
+    fn exit_of(error: Error) -> u8 {
+        CliError::from(error).exit
+    }
+
+    #[test]
+    fn every_kind_has_its_exit_code() {
+        assert_eq!(exit_of(Error::Conflict { conflicts: vec![] }), 3);
+        assert_eq!(exit_of(Error::not_found("sandbox", "x")), 4);
+        assert_eq!(exit_of(Error::refused("x")), 5);
+        assert_eq!(exit_of(Error::Uncommittable { entries: vec![] }), 5);
+        assert_eq!(exit_of(Error::DigestMismatch { expected: "a".into(), found: "b".into() }), 5);
+        let unavailable = Error::Unavailable { strategy: "s".into(), path: "/".into(), reason: "r".into() };
+        assert_eq!(exit_of(unavailable), 6);
+        assert_eq!(exit_of(Error::usage("x")), 2);
+        assert_eq!(exit_of(RelPath::parse("..").unwrap_err().into()), 2);
+        assert_eq!(exit_of(Error::Cancelled), 130);
+        assert_eq!(exit_of(Error::Busy { path: "/x".into(), holder: None }), 1);
+        assert_eq!(exit_of(Error::corrupt("/x", "r")), 1);
+    }
+
+    #[test]
+    fn a_workspace_wrapper_is_looked_through() {
+        let inner = Box::new(Error::Conflict { conflicts: vec![conflict("a"), conflict("b")] });
+        let told = CliError::from(Error::Workspace { workspace: "w".into(), source: inner });
+        assert_eq!(told.exit, 3);
+        assert_eq!(told.details.len(), 2);
+        assert!(told.message.starts_with("workspace w: 2 paths changed"), "{}", told.message);
+    }
+
+    #[test]
+    fn io_errors_name_step_path_and_cause_once() {
+        let told = CliError::from(Error::io("read", "/x/y", io::Error::from_raw_os_error(2)));
+        assert_eq!(told.message, "cannot read /x/y: No such file or directory");
+        assert_eq!(told.path, Some(PathText::new(b"/x/y")));
+        let full = CliError::from(Error::io("write", "/x", io::Error::from_raw_os_error(28)));
+        assert!(full.hints[0].contains("sandbox gc"));
+    }
+
+    #[test]
+    fn hints_name_what_was_typed() {
+        let told = CliError::from(Error::Conflict { conflicts: vec![conflict("a b")] }).aimed_at("my proj");
+        assert!(told.hints[1].contains("`sandbox rollback 'my proj' 'a b'`"), "{:?}", told.hints);
+        assert!(!told.hints.iter().any(|h| h.contains(" ID")));
+    }
+
+    #[test]
+    fn the_json_document_has_the_promised_fields() {
+        let told = CliError::from(Error::Conflict { conflicts: vec![conflict("a")] });
+        let document: serde_json::Value = serde_json::from_str(&told.document()).unwrap();
+        assert_eq!(document["error"]["kind"], "conflict");
+        assert_eq!(document["error"]["path"], "a");
+        assert_eq!(document["error"]["paths"][0]["reason"], "modified in the original");
+        assert!(document["error"]["hints"].is_array());
+        assert!(document["error"].get("path_b64").is_none());
+    }
+
+    #[test]
+    fn a_closed_pipe_is_silent_success() {
+        let told = CliError::output(io::ErrorKind::BrokenPipe.into());
+        assert_eq!((told.exit, told.silent), (0, true));
+        assert_eq!(told.exiting(125).exit, 0);
+    }
+
+    #[test]
+    fn near_names_come_first() {
+        let error = Error::NotFound { what: "sandbox", name: "proy".into(), similar: vec!["proj".into()] };
+        assert_eq!(CliError::from(error).hints[0], "did you mean proj?");
+    }
+}

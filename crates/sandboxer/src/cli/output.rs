@@ -1,0 +1,353 @@
+//! What reaches the screen. Data goes to stdout, everything else to stderr; colour is decoration that can be missing.
+//!
+//! File names come from programs that nobody vouches for: a name may hold a newline that fakes a line of our output, an
+//! escape sequence that repaints the terminal, or characters that reverse the reading order. [`name`] makes every such
+//! byte visible. JSON does not pass through here: it is exact by construction.
+
+use std::fmt::{Display, Write as _};
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+use anstyle::{AnsiColor, Style};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::error::CliError;
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum ColorWhen {
+    /// On a terminal that wants it; `NO_COLOR` and `TERM=dumb` are heard.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+impl ColorWhen {
+    /// Whether a stream gets colour.
+    fn decide(self, stream: &impl anstream::stream::RawStream) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Auto => anstream::AutoStream::choice(stream) != anstream::ColorChoice::Never,
+        }
+    }
+}
+
+/// Styles by meaning, so that a theme would have one place to change.
+pub mod style {
+    use super::{AnsiColor, Style};
+
+    /// Something that was added or is well.
+    pub const GOOD: Style = AnsiColor::Green.on_default();
+    /// Something that was removed or is wrong.
+    pub const BAD: Style = AnsiColor::Red.on_default();
+    /// Something to look at.
+    pub const WARN: Style = AnsiColor::Yellow.on_default();
+    /// A command to type, or a hunk header.
+    pub const HINT: Style = AnsiColor::Cyan.on_default();
+    /// A heading.
+    pub const HEAD: Style = Style::new().bold();
+}
+
+/// The two streams and how to write on them.
+pub struct Ui {
+    /// One JSON document instead of text.
+    pub json: bool,
+    quiet: bool,
+    colour_out: bool,
+    colour_err: bool,
+    out_is_terminal: bool,
+    out: BufWriter<io::Stdout>,
+}
+
+impl Ui {
+    /// Streams of this process.
+    pub fn new(json: bool, quiet: bool, color: ColorWhen) -> Self {
+        let stdout = io::stdout();
+        Self {
+            json,
+            quiet,
+            colour_out: color.decide(&stdout),
+            colour_err: color.decide(&io::stderr()),
+            out_is_terminal: stdout.is_terminal(),
+            out: BufWriter::new(stdout),
+        }
+    }
+
+    /// Whether stdout gets bytes exactly as they are: nobody looks at it on a screen.
+    pub fn is_raw(&self) -> bool {
+        !self.out_is_terminal && !self.colour_out
+    }
+
+    /// One line of data.
+    pub fn line(&mut self, text: impl Display) -> Result<(), CliError> {
+        writeln!(self.out, "{text}").map_err(CliError::output)
+    }
+
+    /// Data as it is.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), CliError> {
+        self.out.write_all(bytes).map_err(CliError::output)
+    }
+
+    /// The one JSON document of a command.
+    pub fn document(&mut self, document: &impl Serialize) -> Result<(), CliError> {
+        let text = serde_json::to_string_pretty(document).map_err(|e| CliError::output(e.into()))?;
+        self.line(text)
+    }
+
+    /// Writes what is buffered; the last thing a command does.
+    pub fn flush(&mut self) -> Result<(), CliError> {
+        self.out.flush().map_err(CliError::output)
+    }
+
+    /// Something the user should know, on stderr; `-q` silences it, and so does `--json`, where stderr is for the
+    /// error document alone. Nobody hears of it if stderr is closed.
+    pub fn note(&self, text: impl Display) {
+        if !self.quiet && !self.json {
+            let _ = writeln!(io::stderr(), "{text}");
+        }
+    }
+
+    /// What to type next, on stderr.
+    pub fn next(&self, why: &str, command: &str) {
+        self.note(format_args!("{why} {}", self.paint_err(style::HINT, command)));
+    }
+
+    /// A warning on stderr, which `-q` does not silence.
+    pub fn warn(&self, text: impl Display) {
+        if !self.json {
+            let _ = writeln!(io::stderr(), "{} {text}", self.paint_err(style::WARN, "warning:"));
+        }
+    }
+
+    /// `text` in that style on stdout.
+    pub fn paint(&self, style: Style, text: impl Display) -> String {
+        painted(self.colour_out, style, text)
+    }
+
+    /// `text` in that style on stderr.
+    pub fn paint_err(&self, style: Style, text: impl Display) -> String {
+        painted(self.colour_err, style, text)
+    }
+}
+
+fn painted(colour: bool, style: Style, text: impl Display) -> String {
+    if colour { format!("{style}{text}{style:#}") } else { text.to_string() }
+}
+
+/// A hostile name for the screen: control characters, invisible and direction-changing ones, and bytes that are not UTF-8
+/// become escapes; so does the backslash, so that no name can pretend to hold an escape.
+pub fn name(bytes: impl AsRef<[u8]>) -> String {
+    escape(bytes.as_ref(), true)
+}
+
+/// A sentence that may have a hostile name in it. Like [`name`], but a backslash stays.
+pub fn sentence(text: &str) -> String {
+    escape(text.as_bytes(), false)
+}
+
+/// One line of file content for the screen: tabs and backslashes stay, the rest is escaped as in [`name`].
+pub fn content(bytes: &[u8]) -> String {
+    let parts: Vec<String> = bytes.split(|b| *b == b'\t').map(|part| escape(part, false)).collect();
+    parts.join("\t")
+}
+
+fn escape(bytes: &[u8], backslash: bool) -> String {
+    let mut shown = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            push_escaped(&mut shown, c, backslash);
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(shown, "\\x{byte:02x}");
+        }
+    }
+    shown
+}
+
+fn push_escaped(shown: &mut String, c: char, backslash: bool) {
+    match c {
+        '\n' => shown.push_str("\\n"),
+        '\t' => shown.push_str("\\t"),
+        '\r' => shown.push_str("\\r"),
+        '\\' if backslash => shown.push_str("\\\\"),
+        c if c.is_ascii_control() => {
+            let _ = write!(shown, "\\x{:02x}", c as u32);
+        }
+        c if c.is_control() || deceives(c) => {
+            let _ = write!(shown, "\\u{{{:x}}}", c as u32);
+        }
+        c => shown.push(c),
+    }
+}
+
+/// Characters that are not seen or change how others are seen.
+fn deceives(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
+        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// How long ago, in one unit: `just now`, `5m`, `3h`, `2d`.
+pub fn age(then: Timestamp, now: Timestamp) -> String {
+    match now.as_second() - then.as_second() {
+        ..=4 => "just now".to_owned(),
+        seconds => span(seconds),
+    }
+}
+
+/// How long, in one unit.
+pub fn span(seconds: i64) -> String {
+    match seconds {
+        ..=59 => format!("{seconds}s"),
+        60..=3599 => format!("{}m", seconds / 60),
+        3600..=172_799 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// When a sandbox ends, seen from now.
+pub fn expiry(expires: Option<Timestamp>, now: Timestamp) -> String {
+    match expires {
+        None => "never".to_owned(),
+        Some(at) if at <= now => "expired".to_owned(),
+        Some(at) => format!("in {}", span(at.as_second() - now.as_second())),
+    }
+}
+
+/// A moment to the second, UTC.
+pub fn moment(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
+}
+
+/// A size in the unit that reads best.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// `1 file`, `2 files`, `2 sandboxes`, `2 directories`.
+pub fn count(n: usize, one: &str) -> String {
+    if n == 1 {
+        return format!("1 {one}");
+    }
+    match one.strip_suffix('y') {
+        Some(stem) => format!("{n} {stem}ies"),
+        None if one.ends_with('x') => format!("{n} {one}es"),
+        None => format!("{n} {one}s"),
+    }
+}
+
+/// A word for a shell, quoted if it needs to be: hints are meant to be pasted.
+pub fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./@:=+,%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    if word.chars().any(|c| c.is_control() || deceives(c)) {
+        return format!("$'{}'", name(word).replace('\'', "\\'"));
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Rows under headings, columns padded to the widest cell; the last column is never padded.
+pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([headings[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
+    let mut text = String::new();
+    push_row(&mut text, headings, &widths);
+    for row in rows {
+        push_row(&mut text, row, &widths);
+    }
+    text
+}
+
+fn push_row(text: &mut String, cells: &[impl AsRef<str>], widths: &[usize]) {
+    let mut row = String::new();
+    for (cell, width) in cells.iter().zip(widths) {
+        let padding = width.saturating_sub(cell.as_ref().chars().count()) + 2;
+        let _ = write!(row, "{}{:padding$}", cell.as_ref(), "");
+    }
+    text.push_str(row.trim_end());
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_names_become_visible() {
+        assert_eq!(name("plain é.txt"), "plain é.txt");
+        assert_eq!(name("a\nb\tc\rd"), "a\\nb\\tc\\rd");
+        assert_eq!(name("\x1b[2Jx\x7f"), "\\x1b[2Jx\\x7f");
+        assert_eq!(name("\u{9b}2J"), "\\u{9b}2J");
+        assert_eq!(name("gpj.\u{202e}exe"), "gpj.\\u{202e}exe");
+        assert_eq!(name("a\u{200b}b\u{2066}c\u{feff}"), "a\\u{200b}b\\u{2066}c\\u{feff}");
+        assert_eq!(name(b"bad\xff\xfe!"), "bad\\xff\\xfe!");
+        assert_eq!(name("back\\slash"), "back\\\\slash");
+        assert_eq!(sentence("no \"a\\n\"\x1b"), "no \"a\\n\"\\x1b");
+        assert_eq!(content(b"a\tb\x1b\\"), "a\tb\\x1b\\");
+    }
+
+    #[test]
+    fn ages_and_sizes_take_one_unit() {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let before = |seconds: i64| age(Timestamp::from_second(1_000_000 - seconds).unwrap(), now);
+        assert_eq!(before(1), "just now");
+        assert_eq!(before(59), "59s");
+        assert_eq!(before(3599), "59m");
+        assert_eq!(before(7200), "2h");
+        assert_eq!(before(172_800), "2d");
+        assert_eq!(age(Timestamp::from_second(1_000_100).unwrap(), now), "just now");
+        assert_eq!(size(0), "0 B");
+        assert_eq!(size(1536), "1.5 KiB");
+        assert_eq!(size(u64::MAX), "16384.0 PiB");
+    }
+
+    #[test]
+    fn expiry_is_told_from_now() {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        assert_eq!(expiry(None, now), "never");
+        assert_eq!(expiry(Some(now), now), "expired");
+        assert_eq!(expiry(Some(Timestamp::from_second(1_000_120).unwrap()), now), "in 2m");
+    }
+
+    #[test]
+    fn counts_have_plurals() {
+        assert_eq!(count(1, "file"), "1 file");
+        assert_eq!(count(2, "directory"), "2 directories");
+        assert_eq!(count(0, "sandbox"), "0 sandboxes");
+    }
+
+    #[test]
+    fn shell_words_can_be_pasted() {
+        assert_eq!(shell_word("my-proj_1"), "my-proj_1");
+        assert_eq!(shell_word("two words"), "'two words'");
+        assert_eq!(shell_word("it's"), "'it'\\''s'");
+        assert_eq!(shell_word("a\nb"), "$'a\\nb'");
+        assert_eq!(shell_word(""), "''");
+    }
+
+    #[test]
+    fn tables_pad_all_but_the_last_column() {
+        let rows = vec![vec!["a".to_owned(), "long cell".to_owned()], vec!["bbb".to_owned(), "x".to_owned()]];
+        assert_eq!(table(&["N", "M"], &rows), "N    M\na    long cell\nbbb  x\n");
+    }
+}

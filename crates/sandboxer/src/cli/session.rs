@@ -1,0 +1,141 @@
+//! What a command works with: the streams, the places, and (for most) a manager whose state has been put in order.
+
+use std::path::{Path, PathBuf};
+
+use sandboxer::wiring::{self, Setup};
+use sandboxer_core::config::{self, Settings, TrustStore};
+use sandboxer_core::service::{GcReport, Recovered, SandboxManager, Target};
+
+use super::error::CliError;
+use super::output::{self, Ui, shell_word};
+use super::places::Places;
+use super::progress;
+use super::signals::Signals;
+
+/// The command line's surroundings.
+pub struct App {
+    /// The streams.
+    pub ui: Ui,
+    /// Where things are.
+    pub places: Places,
+    /// Whether only errors are told.
+    pub quiet: bool,
+}
+
+/// A manager, ready for one command.
+pub struct Session {
+    /// The use cases.
+    pub manager: SandboxManager,
+    /// The resolved configuration.
+    pub settings: Settings,
+    /// Ctrl-C.
+    pub signals: Signals,
+}
+
+impl App {
+    /// For commands on sandboxes that exist. A project file that may not be used is told of and left out: it must not
+    /// keep anybody from looking at their own sandboxes.
+    pub fn open(&self) -> Result<Session, CliError> {
+        let here = current_dir()?;
+        let settings = match self.settings(&here) {
+            Ok(settings) => settings,
+            Err(refusal) => {
+                let settings = self.settings_without_project(&here).map_err(|_| refusal)?;
+                self.ui.warn("the project's sandboxer.yaml is left out; `sandbox doctor` says why");
+                settings
+            }
+        };
+        self.open_with(settings)
+    }
+
+    /// For commands that make a sandbox of something at `start`: its project's file must be right.
+    pub fn open_at(&self, start: &Path) -> Result<Session, CliError> {
+        self.open_with(self.settings(start)?)
+    }
+
+    /// The settings for work that starts in `start`.
+    pub fn settings(&self, start: &Path) -> Result<Settings, CliError> {
+        let trust = TrustStore::new(&self.places.home);
+        Ok(config::load(&self.places.layers(start), &trust)?)
+    }
+
+    fn settings_without_project(&self, start: &Path) -> Result<Settings, CliError> {
+        let layers = config::Layers { project_file: None, ..self.places.layers(start) };
+        Ok(config::load(&layers, &TrustStore::new(&self.places.home))?)
+    }
+
+    fn open_with(&self, settings: Settings) -> Result<Session, CliError> {
+        let signals =
+            Signals::install().map_err(|e| sandboxer_core::Error::io("watch signals for", "/", e))?;
+        let setup = Setup {
+            settings: settings.clone(),
+            type_files: self.places.type_files()?,
+            progress: progress::for_terminal(self.quiet || self.ui.json),
+            cancel: signals.cancel_flag(),
+            ..Setup::quiet(&self.places.home)
+        };
+        let manager = wiring::open(setup)?;
+        self.put_in_order(&manager)?;
+        Ok(Session { manager, settings, signals })
+    }
+
+    /// Finishes or undoes what a killed command left, ends what has expired, and tells of both.
+    fn put_in_order(&self, manager: &SandboxManager) -> Result<(), CliError> {
+        for recovered in manager.recover()? {
+            self.tell_recovered(&recovered);
+        }
+        self.tell_expired(&manager.enforce_ttl()?);
+        Ok(())
+    }
+
+    fn tell_recovered(&self, recovered: &Recovered) {
+        let message = output::sentence(&recovered.message);
+        self.ui.note(format_args!("recovered {}: {message}", recovered.sandbox_id));
+        for conflict in &recovered.conflicts {
+            let parked =
+                conflict.parked.as_deref().map(|p| format!("; the new content is in {}", output::name(p)));
+            let path = output::name(conflict.path.as_bytes());
+            self.ui.warn(format_args!(
+                "{path}: {}{}",
+                output::sentence(&conflict.reason),
+                parked.unwrap_or_default()
+            ));
+        }
+    }
+
+    fn tell_expired(&self, report: &GcReport) {
+        for id in &report.expired {
+            self.ui.note(format_args!("sandbox {id} had expired with nothing pending, and was removed"));
+        }
+        for failure in &report.failed {
+            self.ui.warn(output::sentence(failure));
+        }
+    }
+}
+
+impl Session {
+    /// What `ID` or `ID:WORKSPACE` names.
+    pub fn find(&self, selector: &str) -> Result<Target, CliError> {
+        Ok(self.manager.find(selector)?)
+    }
+
+    /// The same, those that are gone included.
+    pub fn find_any(&self, selector: &str) -> Result<Target, CliError> {
+        Ok(self.manager.find_any(selector)?)
+    }
+}
+
+/// Where the command was typed.
+pub fn current_dir() -> Result<PathBuf, CliError> {
+    let missing = |e| CliError::from(sandboxer_core::Error::io("find the current directory", ".", e));
+    std::env::current_dir().map_err(missing)
+}
+
+/// A sandbox's name as it is typed in hints, with the workspace where one was meant.
+pub fn typed(target: &Target) -> String {
+    let sandbox = &target.sandbox;
+    match target.workspaces.as_slice() {
+        [only] if sandbox.workspaces.len() > 1 => shell_word(&format!("{}:{}", sandbox.name, only.name)),
+        _ => shell_word(&sandbox.name),
+    }
+}

@@ -1,0 +1,124 @@
+//! The one place that lists the built-in strategies, and joins them with settings and resource types into a manager.
+//!
+//! The name a strategy is registered with here is stored beside every sandbox it makes, so a name is never given to
+//! another strategy later.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sandboxer_core::Result;
+use sandboxer_core::config::{Settings, register_custom_strategies};
+use sandboxer_core::contract::{CancelFlag, LocalPermissions, NoProgress, PermissionService, Progress};
+use sandboxer_core::registry::StrategyRegistry;
+use sandboxer_core::service::{ManagerParts, SandboxManager};
+use sandboxer_core::types::ResourceTypes;
+use sandboxer_strategies::{copy_on_write, filesystem_copy, none};
+
+/// What a manager is made of, as far as callers differ.
+pub struct Setup {
+    /// The state directory.
+    pub home: PathBuf,
+    /// Resolved configuration.
+    pub settings: Settings,
+    /// YAML files that add resource types or override the embedded ones.
+    pub type_files: Vec<PathBuf>,
+    /// Who may do what.
+    pub permissions: Arc<dyn PermissionService>,
+    /// Hears of long work.
+    pub progress: Arc<dyn Progress>,
+    /// Set when the user wants to stop.
+    pub cancel: CancelFlag,
+}
+
+impl Setup {
+    /// State in `home`, defaults for everything else, silence.
+    pub fn quiet(home: impl Into<PathBuf>) -> Self {
+        Self {
+            home: home.into(),
+            settings: Settings::default(),
+            type_files: Vec::new(),
+            permissions: Arc::new(LocalPermissions),
+            progress: Arc::new(NoProgress),
+            cancel: CancelFlag::default(),
+        }
+    }
+}
+
+/// Every built-in strategy, then the custom ones of the settings.
+pub fn registry(settings: &Settings) -> Result<StrategyRegistry> {
+    let mut registry = StrategyRegistry::new();
+    registry.register(filesystem_copy::entry())?;
+    registry.register(copy_on_write::entry())?;
+    registry.register(none::entry())?;
+    register_custom_strategies(settings, &mut registry)?;
+    Ok(registry)
+}
+
+/// The embedded resource types, extended and overridden by `files`.
+pub fn resource_types(files: &[PathBuf]) -> Result<ResourceTypes> {
+    ResourceTypes::embedded()?.with_overrides(files)
+}
+
+/// A manager over the state in `setup.home`. Opening it does not recover: callers do that first.
+pub fn open(setup: Setup) -> Result<SandboxManager> {
+    SandboxManager::open(ManagerParts {
+        registry: registry(&setup.settings)?,
+        types: resource_types(&setup.type_files)?,
+        home: setup.home,
+        settings: setup.settings,
+        permissions: setup.permissions,
+        progress: setup.progress,
+        cancel: setup.cancel,
+        remove_tree: sandboxer_fs::remove_tree,
+    })
+}
+
+/// Whether there is any state in `home`: without it there is no sandbox, and a listing need not open a thing.
+pub fn has_state(home: &Path) -> bool {
+    home.join("state.db").exists()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeMap;
+
+    use sandboxer_core::Error;
+    use sandboxer_core::config::CustomStrategy;
+
+    use super::*;
+
+    fn settings_with(module: &str) -> Settings {
+        let custom = CustomStrategy { module: module.into(), class: None, options: BTreeMap::new() };
+        Settings { custom_strategies: BTreeMap::from([("mine".to_owned(), custom)]), ..Settings::default() }
+    }
+
+    #[test]
+    fn the_built_ins_go_by_their_names() {
+        let registry = registry(&Settings::default()).unwrap();
+        let names: Vec<&str> = registry.entries().map(|e| e.name.as_str()).collect();
+        assert_eq!(names, ["copy_on_write", "filesystem_copy", "none"]);
+        assert!(!registry.get("none").unwrap().capabilities.isolates);
+    }
+
+    #[test]
+    fn a_built_in_goes_by_another_name_too() {
+        let registry = registry(&settings_with("builtin:filesystem_copy")).unwrap();
+        assert!(registry.get("mine").unwrap().capabilities.isolates);
+    }
+
+    #[test]
+    fn modules_that_need_a_plugin_host_are_an_honest_gap() {
+        let error = registry(&settings_with("my_company.strategies")).err().unwrap();
+        assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
+    }
+
+    #[test]
+    fn a_manager_opens_on_an_empty_directory() {
+        let home = tempfile::tempdir().unwrap();
+        assert!(!has_state(home.path()));
+        let manager = open(Setup::quiet(home.path())).unwrap();
+        assert!(manager.list(true).unwrap().is_empty());
+        assert!(!has_state(home.path()), "looking makes nothing");
+    }
+}

@@ -1,0 +1,193 @@
+//! Bad input: each gets an error that names the path and what to do, its own exit code, and nothing is left behind.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use common::{Ran, World};
+
+/// Arguments, exit code, kind, and what the message or a hint must contain.
+const TABLE: &[(&[&str], i32, &str, &str)] = &[
+    (&["create", "no-such-dir"], 4, "not_found", "no-such-dir"),
+    (&["create", "sr"], 4, "not_found", "src"),
+    (&["create", "hello.txt/x"], 1, "error", "hello.txt/x"),
+    (&["create", "--strategy", "filesystem_cpy"], 4, "not_found", "filesystem_copy"),
+    (&["create", "--ttl", "soon"], 2, "usage", "soon"),
+    (&["create", "--ttl", "0s"], 2, "usage", "0s"),
+    (&["create", "--input", "nothing"], 2, "usage", "NAME=RESOURCE"),
+    (&["create", ".", "src"], 5, "refused", "overlap"),
+    (&["create", "--name", "try"], 2, "usage", "taken"),
+    (&["create", "postgres://u:secret@h/db"], 2, "usage", "postgres"),
+    (&["get", "tri"], 4, "not_found", "did you mean try"),
+    (&["get", "try:nope"], 4, "not_found", "workspace"),
+    (&["path", "nobody"], 4, "not_found", "sandbox list"),
+    (&["read", "try", "missing.txt"], 4, "not_found", "missing.txt"),
+    (&["read", "try", "../outside"], 2, "usage", "outside"),
+    (&["read", "try", "/etc/passwd"], 2, "usage", "absolute"),
+    (&["read", "try", ""], 2, "usage", "empty"),
+    (&["diff", "try", "a//b"], 2, "usage", "a//b"),
+    (&["commit", "try", ".."], 2, "usage", ".."),
+    (&["rollback", "try", "/"], 2, "usage", "/"),
+    (&["restore", "try", "nope"], 4, "not_found", "sandbox checkpoints try"),
+    (&["commit", "try", "--digest", "blake3:0"], 5, "refused", "sandbox diff try --json"),
+    (&["destroy", "nobody"], 4, "not_found", "nobody"),
+    (&["log", "nobody"], 4, "not_found", "nobody"),
+    (&["trust", "src"], 4, "not_found", "sandboxer.yaml"),
+    (&["--config", "no-such.yaml", "list"], 1, "error", "no-such.yaml"),
+    (&["frobnicate"], 2, "usage", "frobnicate"),
+    (&["diff", "try", "--stat", "--patch"], 2, "usage", "--patch"),
+    (&["run", "-C", "hello.txt", "--", "true"], 125, "usage", "not a directory"),
+    (&["run", "-C", "no-such-dir", "--", "true"], 125, "not_found", "no-such-dir"),
+    (&["run", "--strategy", "nope", "--", "true"], 125, "not_found", "nope"),
+];
+
+#[test]
+fn every_bad_input_is_told_and_leaves_nothing() {
+    let world = World::with_sandbox();
+    let before = world.json(&["list", "--all"])["sandboxes"].as_array().unwrap().len();
+    for (arguments, code, kind, part) in TABLE {
+        let error = world.json_error(arguments, *code);
+        assert_eq!(error["kind"], *kind, "{arguments:?}: {error}");
+        assert!(error.to_string().contains(part), "{arguments:?} does not say {part:?}: {error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+        let human = world.run(arguments);
+        assert_eq!((human.code, human.stdout.as_str()), (*code, ""), "{arguments:?}");
+        assert!(human.stderr.starts_with("error: "), "{arguments:?}: {}", human.stderr);
+    }
+    let open = world.json(&["list"])["sandboxes"].as_array().unwrap().len();
+    assert_eq!((before, open), (1, 1));
+    assert_eq!(scratch_count(&world), 1, "something was left behind");
+}
+
+/// How many workspaces lie in the state directory.
+fn scratch_count(world: &World) -> usize {
+    fs::read_dir(world.path("home/scratch")).map(Iterator::count).unwrap_or(0)
+}
+
+#[test]
+fn errors_for_people() {
+    let world = World::with_sandbox();
+    let shown = |arguments: &[&str]| world.run(arguments).transcript(&world);
+    insta::assert_snapshot!("error_missing_resource", shown(&["create", "no-such-dir"]));
+    insta::assert_snapshot!("error_unknown_sandbox", shown(&["get", "tri"]));
+    insta::assert_snapshot!("error_outside", shown(&["read", "try", "../x"]));
+    insta::assert_snapshot!("error_digest", shown(&["commit", "try", "--digest", "blake3:0"]));
+    insta::assert_snapshot!("error_strategy", shown(&["create", "-s", "filesystem_cpy"]));
+    insta::assert_snapshot!("error_plan_taken", {
+        world.ok(&["create", "--plan", "p", "--name", "p1", "-s", "filesystem_copy"]);
+        shown(&["create", "--plan", "p", "-s", "none"])
+    });
+}
+
+#[test]
+fn a_newer_state_is_refused_and_left_alone() {
+    let world = World::with_sandbox();
+    let database = world.path("home/state.db");
+    let mut bytes = fs::read(&database).unwrap();
+    // SQLite keeps user_version at byte 60, big-endian.
+    bytes[60..64].copy_from_slice(&999_u32.to_be_bytes());
+    fs::write(&database, &bytes).unwrap();
+    for arguments in [&["list"][..], &["create"], &["commit", "try"], &["gc"]] {
+        let error = world.json_error(arguments, 1);
+        assert_eq!(error["kind"], "newer_state", "{arguments:?}: {error}");
+        assert!(error.to_string().contains("999") && error.to_string().contains("--home"), "{error}");
+    }
+    assert_eq!(world.run(&["doctor"]).code, 1);
+    assert_eq!(fs::read(&database).unwrap(), bytes);
+}
+
+#[test]
+fn a_corrupt_state_says_how_to_get_out() {
+    let world = World::with_sandbox();
+    let database = world.path("home/state.db");
+    for name in ["state.db-wal", "state.db-shm"] {
+        let _ = fs::remove_file(world.path("home").join(name));
+    }
+    fs::write(&database, vec![b'x'; 8192]).unwrap();
+    let error = world.json_error(&["list"], 1);
+    assert_eq!(error["kind"], "corrupt");
+    let hint = error["hints"][0].as_str().unwrap();
+    let command = hint.split('`').nth(1).unwrap();
+    let mut shell = Command::new("sh");
+    world.furnish(&mut shell);
+    assert!(shell.args(["-c", command]).status().unwrap().success(), "{command}");
+    world.ok(&["adopt"]);
+    assert!(world.ok(&["list"]).contains("try"));
+}
+
+#[test]
+fn a_broken_configuration_names_file_line_and_word() {
+    let world = World::new();
+    world.file("user/.config/sandboxer/config.yaml", "sandbox:\n  stratgy: none\n");
+    let error = world.json_error(&["create"], 1);
+    assert_eq!(error["kind"], "config");
+    let text = error.to_string();
+    assert!(text.contains("config.yaml:2") && text.contains("strategy"), "{text}");
+}
+
+/// The command as an ordinary user; `None` where that cannot be had.
+fn as_nobody(world: &World, arguments: &[&str]) -> Option<Ran> {
+    let binary = world.path("sandbox-bin");
+    fs::copy(common::SANDBOX, &binary).unwrap();
+    for directory in ["", "project", "user"] {
+        fs::set_permissions(world.path(directory), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let home = world.path("nobody");
+    fs::create_dir_all(&home).unwrap();
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o777)).unwrap();
+    let mut command = Command::new("setpriv");
+    world.furnish(&mut command);
+    command.env("SANDBOXER_HOME", home).args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.arg(&binary).args(arguments).output().ok().map(Ran::of).filter(|ran| ran.code < 126)
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0)
+}
+
+#[test]
+fn an_unreadable_resource_is_named_and_nothing_is_left() {
+    let world = World::new();
+    world.file("project/secret", "x");
+    fs::set_permissions(world.path("project/secret"), fs::Permissions::from_mode(0o000)).unwrap();
+    let ran = match is_root() {
+        false => world.run(&["create", "--json"]),
+        true => match as_nobody(&world, &["create", "--json"]) {
+            Some(ran) => ran,
+            None => return sandboxer_testkit::skip("setpriv is not there to drop root's rights"),
+        },
+    };
+    assert_eq!(ran.code, 1, "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stderr.contains("secret") && ran.stderr.contains("Permission denied"), "{}", ran.stderr);
+    let scratch = if is_root() { "nobody/scratch" } else { "home/scratch" };
+    let left = fs::read_dir(world.path(scratch)).map(Iterator::count).unwrap_or(0);
+    assert_eq!(left, 0, "something was left behind");
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_made_is_named() {
+    let world = World::new();
+    let ran = world.run(&["--home", "/proc/nope", "create"]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert!(ran.stderr.contains("/proc/nope"), "{}", ran.stderr);
+    let doctor = world.run(&["--home", "/proc/nope", "doctor"]);
+    assert_eq!(doctor.code, if Path::new("/proc").exists() { doctor.code } else { 1 });
+}
+
+#[test]
+fn ctrl_c_while_writing_ends_the_command() {
+    use std::process::Stdio;
+    let world = World::with_sandbox();
+    let mut command = world.command(&["write", "try", "x"]);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // It waits for stdin before anything is taken over: the signal's usual meaning holds.
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let status = child.wait().unwrap();
+    assert!(!status.success());
+    assert!(!world.inside("try").join("x").exists());
+}

@@ -1,0 +1,119 @@
+//! Help, completions and man pages.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use common::World;
+
+const COMMANDS: [&str; 24] = [
+    "run",
+    "create",
+    "list",
+    "get",
+    "status",
+    "path",
+    "read",
+    "write",
+    "diff",
+    "commit",
+    "rollback",
+    "checkpoint",
+    "checkpoints",
+    "restore",
+    "log",
+    "destroy",
+    "gc",
+    "adopt",
+    "trust",
+    "strategies",
+    "types",
+    "doctor",
+    "completions",
+    "man",
+];
+
+fn listed_commands(help: &str) -> Vec<String> {
+    let section =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    section
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|word| *word != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn help_of_every_command() {
+    let world = World::new();
+    let help = world.ok(&["--help"]);
+    assert_eq!(listed_commands(&world.ok(&["-h"])), COMMANDS);
+    insta::assert_snapshot!("help", help);
+    for command in COMMANDS {
+        insta::assert_snapshot!(format!("help_{command}"), world.ok(&[command, "--help"]));
+    }
+}
+
+#[test]
+fn version_is_told() {
+    let world = World::new();
+    assert_eq!(world.ok(&["--version"]), format!("sandbox {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn nothing_at_all_is_answered_with_help() {
+    let ran = World::new().run(&[]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("Usage: sandbox"), "{}", ran.stderr);
+}
+
+/// Feeds a script to a shell that only checks its syntax.
+fn parses(shell: &str, arguments: &[&str], script: &str) {
+    let spawned = Command::new(shell).args(arguments).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let Ok(mut child) = spawned else {
+        return sandboxer_testkit::skip(&format!("{shell} is not installed: its completions are not parsed"));
+    };
+    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{shell}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn completions_know_every_command_and_parse() {
+    let world = World::new();
+    let shells: [(&str, &[&str]); 4] =
+        [("bash", &["-n"]), ("zsh", &["-n"]), ("fish", &["-n"]), ("elvish", &["-compileonly", "/dev/stdin"])];
+    for (shell, check) in shells {
+        let script = world.ok(&["completions", shell]);
+        for command in COMMANDS {
+            assert!(script.contains(command), "{shell} completions lack {command}");
+        }
+        parses(shell, check, &script);
+    }
+    assert!(world.json(&["completions", "bash"])["script"].as_str().unwrap().contains("complete"));
+    assert_eq!(world.run(&["completions", "tcsh"]).code, 2);
+}
+
+#[test]
+fn man_pages_render() {
+    let world = World::new();
+    let page = world.ok(&["man"]);
+    assert!(page.contains(".TH sandbox 1"), "{page}");
+    let directory = world.path("man1");
+    world.ok(&["man", directory.to_str().unwrap()]);
+    for command in COMMANDS {
+        let page = std::fs::read_to_string(directory.join(format!("sandbox-{command}.1"))).unwrap();
+        assert!(page.contains(".SH NAME"), "{command}");
+    }
+    let rendered =
+        Command::new("man").args(["-l", "--warnings"]).arg(directory.join("sandbox-commit.1")).output();
+    match rendered {
+        Ok(output) if output.status.success() => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(text.contains("sandbox-commit") && output.stderr.is_empty(), "{output:?}");
+        }
+        _ => sandboxer_testkit::skip("man is not installed: the pages are not rendered"),
+    }
+}

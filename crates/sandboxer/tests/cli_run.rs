@@ -1,0 +1,193 @@
+//! `sandbox run`: the command's exit code, what happens to the sandbox, and what is asked.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use common::{Ran, World};
+
+fn open_sandboxes(world: &World) -> usize {
+    world.json(&["list"])["sandboxes"].as_array().unwrap().len()
+}
+
+#[test]
+fn exit_codes_are_the_commands_own_and_ours() {
+    let world = World::new();
+    let code = |command: &[&str]| world.run(&[&["run", "--"], command].concat()).code;
+    assert_eq!(code(&["true"]), 0);
+    assert_eq!(code(&["sh", "-c", "exit 7"]), 7);
+    assert_eq!(code(&["sh", "-c", "kill -TERM $$"]), 143);
+    assert_eq!(code(&["sh", "-c", "kill -KILL $$"]), 137);
+    assert_eq!(code(&["no-such-command-at-all"]), 127);
+    assert_eq!(code(&["./hello.txt"]), 126);
+    assert_eq!(world.run(&["run"]).code, 2);
+    assert_eq!(open_sandboxes(&world), 0, "runs that changed nothing left sandboxes behind");
+}
+
+#[test]
+fn nothing_changed_removes_the_sandbox_and_says_so() {
+    let world = World::new();
+    insta::assert_snapshot!(
+        "run_unchanged",
+        world.run(&["run", "--", "cat", "hello.txt"]).transcript(&world)
+    );
+}
+
+#[test]
+fn without_a_terminal_the_sandbox_is_kept() {
+    let world = World::new();
+    let ran = world.run(&["run", "--", "sh", "-c", "echo new > new.txt; rm hello.txt"]);
+    insta::assert_snapshot!("run_kept", ran.transcript(&world));
+    assert!(world.path("project/hello.txt").exists() && !world.path("project/new.txt").exists());
+    assert_eq!(open_sandboxes(&world), 1);
+    world.ok(&["commit", "project"]);
+    assert!(!world.path("project/hello.txt").exists() && world.path("project/new.txt").exists());
+}
+
+#[test]
+fn commit_is_for_commands_that_succeed() {
+    let world = World::new();
+    let ran = world.run(&["run", "--commit", "--", "sh", "-c", "echo new > new.txt"]);
+    insta::assert_snapshot!("run_commit", ran.transcript(&world));
+    assert_eq!(world.text("project/new.txt"), "new\n");
+    assert_eq!(open_sandboxes(&world), 0);
+
+    let failed = world.run(&["run", "--commit", "--name", "failed", "--", "sh", "-c", "echo x > x; exit 3"]);
+    assert_eq!(failed.code, 3);
+    assert!(!world.path("project/x").exists());
+    assert!(failed.stderr.contains("the command failed, so nothing was committed"), "{}", failed.stderr);
+    assert!(failed.stderr.contains("sandbox commit failed"), "{}", failed.stderr);
+    assert_eq!(open_sandboxes(&world), 1);
+}
+
+#[test]
+fn discard_leaves_nothing() {
+    let world = World::new();
+    let ran = world.run(&["run", "--discard", "--", "sh", "-c", "echo new > new.txt"]);
+    insta::assert_snapshot!("run_discard", ran.transcript(&world));
+    assert_eq!(open_sandboxes(&world), 0);
+    assert!(!world.path("project/new.txt").exists());
+}
+
+#[test]
+fn keep_keeps_even_what_is_unchanged() {
+    let world = World::new();
+    world.ok(&["run", "--keep", "--name", "mine", "--", "true"]);
+    assert_eq!(world.json(&["get", "mine"])["state"], "active");
+}
+
+#[test]
+fn a_plan_uses_its_sandbox_again() {
+    let world = World::new();
+    world.ok(&["run", "--plan", "p", "--", "sh", "-c", "echo 1 > one"]);
+    let ran = world.run(&["run", "--plan", "p", "--", "cat", "one"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "1\n"), "{}", ran.stderr);
+    assert_eq!(open_sandboxes(&world), 1);
+}
+
+#[test]
+fn a_conflict_of_commit_is_three_and_keeps_the_sandbox() {
+    let world = World::new();
+    let original = world.path("project/hello.txt");
+    let script = format!("echo mine > hello.txt; echo theirs > '{}'", original.display());
+    let ran = world.run(&["run", "--commit", "--name", "c", "--", "sh", "-c", &script]);
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    assert!(ran.stderr.contains("sandbox rollback c hello.txt"), "{}", ran.stderr);
+    assert_eq!(world.text("project/hello.txt"), "theirs\n");
+    assert_eq!(open_sandboxes(&world), 1);
+}
+
+#[test]
+fn json_comes_alone_on_stdout() {
+    let world = World::new();
+    let ran = world.run(&["run", "--json", "--", "sh", "-c", "echo noise; echo new > new.txt; exit 4"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (4, "noise\n"));
+    let document: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&document["outcome"], &document["exit_code"]), (&"kept".into(), &4.into()));
+    assert_eq!(document["entries"][0]["path"], "new.txt");
+    assert!(document["sandbox_path"].is_string());
+    insta::assert_snapshot!("run_json", world.redact(&ran.stdout));
+}
+
+#[test]
+fn no_isolation_has_to_be_asked_for() {
+    let world = World::new();
+    world.file("user/.config/sandboxer/config.yaml", "sandbox:\n  strategy: none\n");
+    let refused = world.run(&["run", "--", "touch", "x"]);
+    assert_eq!(refused.code, 125);
+    assert!(refused.stderr.contains("isolates nothing"), "{}", refused.stderr);
+    assert!(!world.path("project/x").exists());
+    assert_eq!(open_sandboxes(&world), 0);
+    let meant = world.run(&["run", "--strategy", "none", "--", "touch", "x"]);
+    assert_eq!(meant.code, 0, "{}", meant.stderr);
+    assert!(meant.stderr.contains("nothing is isolated"), "{}", meant.stderr);
+    assert!(world.path("project/x").exists());
+}
+
+#[test]
+fn a_relative_command_is_the_sandboxs_own() {
+    let world = World::new();
+    fs::set_permissions(world.path("project/run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(world.ok(&["run", "--", "./run.sh"]), "hi\n");
+    let elsewhere = world.ok(&["run", "-C", "src", "--", "ls"]);
+    assert_eq!(elsewhere, "main.rs\n");
+}
+
+#[test]
+fn a_signal_to_us_reaches_the_command() {
+    let world = World::new();
+    let script = "trap 'echo got it > got; exit 9' TERM; echo ready; while :; do sleep 0.05; done";
+    let mut command = world.command(&["run", "--", "bash", "-c", script]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 6];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, 9, "{}", ran.stderr);
+    assert!(ran.stderr.contains("the sandbox is kept"), "{}", ran.stderr);
+    assert!(world.inside("@last").join("got").exists());
+}
+
+/// Runs in a terminal, typing `answers`.
+fn in_terminal(world: &World, arguments: &str, answers: &str) -> Option<Ran> {
+    let mut command = Command::new("script");
+    world.furnish(&mut command);
+    let line = format!("{} {arguments}", common::SANDBOX);
+    command.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut child) = command.spawn() else {
+        sandboxer_testkit::skip("script(1) is not there to make a terminal");
+        return None;
+    };
+    child.stdin.take().unwrap().write_all(answers.as_bytes()).unwrap();
+    Some(Ran::of(child.wait_with_output().unwrap()))
+}
+
+const CHANGE: &str = "run -- sh -c 'echo new > new.txt'";
+
+#[test]
+fn a_terminal_is_asked_and_can_commit() {
+    let world = World::new();
+    let Some(ran) = in_terminal(&world, CHANGE, "what\nd\nc\n") else { return };
+    assert_eq!(ran.code, 0, "{}", ran.stdout);
+    for part in ["[c]ommit, [d]iff, [k]eep, [x] discard?", "type c, d, k or x", "+new", "committed 1 change"]
+    {
+        assert!(ran.stdout.contains(part), "{part} is missing:\n{}", ran.stdout);
+    }
+    assert_eq!(world.text("project/new.txt"), "new\n");
+    assert_eq!(open_sandboxes(&world), 0);
+}
+
+#[test]
+fn a_terminal_can_discard_or_keep() {
+    let world = World::new();
+    let Some(_) = in_terminal(&world, CHANGE, "x\n") else { return };
+    assert_eq!(open_sandboxes(&world), 0);
+    in_terminal(&world, CHANGE, "k\n").unwrap();
+    assert_eq!(open_sandboxes(&world), 1);
+    assert!(!world.path("project/new.txt").exists());
+}

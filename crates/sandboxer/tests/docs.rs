@@ -1,0 +1,159 @@
+//! Every command shown in the documentation is run, and what it prints is compared with what the page shows.
+//!
+//! A page's ```` ```console ```` blocks run in order, in one fresh directory with a state directory of its own:
+//! - `$ command` runs in bash; lines that start with `> ` continue it; `cd` and variables of one line hold for the next
+//!   only as far as the directory goes;
+//! - `# exit N` at its end is the exit code expected instead of 0;
+//! - what follows, up to the next command, is its output, stderr included; none means that it does not matter;
+//! - `[..]` stands for anything within a line, a line `...` for any number of lines.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::World;
+
+/// One command of a page.
+#[derive(Debug, Default, PartialEq)]
+struct Step {
+    line: usize,
+    command: String,
+    exit: i32,
+    output: Vec<String>,
+}
+
+fn steps(page: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut inside = false;
+    for (index, line) in page.lines().enumerate() {
+        match line.trim_end() {
+            "```console" => inside = true,
+            "```" => inside = false,
+            text if !inside => _ = text,
+            text => add_line(&mut steps, index + 1, text),
+        }
+    }
+    steps
+}
+
+fn add_line(steps: &mut Vec<Step>, line: usize, text: &str) {
+    if let Some(command) = text.strip_prefix("$ ") {
+        let (command, exit) = match command.rsplit_once("# exit ") {
+            Some((command, code)) => (command.trim_end(), code.trim().parse().unwrap()),
+            None => (command, 0),
+        };
+        steps.push(Step { line, command: command.to_owned(), exit, output: Vec::new() });
+    } else if let (Some(more), Some(step)) =
+        (text.strip_prefix("> "), steps.last_mut().filter(|s| s.output.is_empty()))
+    {
+        step.command = format!("{}\n{more}", step.command);
+    } else if let Some(step) = steps.last_mut() {
+        step.output.push(text.to_owned());
+    }
+}
+
+/// Whether the lines fit the expectation with its wildcards.
+fn fits(expected: &[String], lines: &[&str]) -> bool {
+    match expected.split_first() {
+        None => lines.is_empty(),
+        Some((first, rest)) if first == "..." => {
+            (0..=lines.len()).any(|skipped| fits(rest, &lines[skipped..]))
+        }
+        Some((first, rest)) => match lines.split_first() {
+            Some((line, others)) => line_fits(first, line) && fits(rest, others),
+            None => false,
+        },
+    }
+}
+
+fn line_fits(expected: &str, line: &str) -> bool {
+    match expected.split_once("[..]") {
+        None => expected == line,
+        Some((start, rest)) => match line.strip_prefix(start) {
+            Some(after) => (0..=after.len())
+                .filter(|at| after.is_char_boundary(*at))
+                .any(|at| line_fits(rest, &after[at..])),
+            None => false,
+        },
+    }
+}
+
+/// Runs a page's commands in order.
+fn run_page(page: &Path) {
+    let world = World::new();
+    let mut directory = world.path("page");
+    fs::create_dir(&directory).unwrap();
+    for step in steps(&fs::read_to_string(page).unwrap()) {
+        directory = run_step(page, &world, &directory, &step);
+    }
+}
+
+/// Runs one command and gives the directory it ended in.
+fn run_step(page: &Path, world: &World, directory: &Path, step: &Step) -> PathBuf {
+    let ended_in = world.path("ended-in");
+    let mut bash = Command::new("bash");
+    world.furnish(&mut bash);
+    let binaries = Path::new(common::SANDBOX).parent().unwrap();
+    let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
+    let script =
+        format!("exec 2>&1\n{}\ncode=$?\npwd > '{}'\nexit $code\n", step.command, ended_in.display());
+    let output = bash.env("PATH", path).current_dir(directory).args(["-c", &script]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let place = format!("{}:{}: {}", page.display(), step.line, step.command);
+    assert_eq!(output.status.code(), Some(step.exit), "{place}\n{text}");
+    let expected: Vec<String> = step.output.iter().map(|line| line.trim_end().to_owned()).collect();
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    assert!(expected.is_empty() || fits(&expected, &lines), "{place}\nprinted:\n{text}");
+    PathBuf::from(fs::read_to_string(&ended_in).unwrap_or(directory.display().to_string()).trim_end())
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn every_command_in_the_documentation_works() {
+    let mut pages = vec![repository().join("README.md")];
+    pages.extend(fs::read_dir(repository().join("docs")).unwrap().map(|entry| entry.unwrap().path()));
+    pages.retain(|page| page.extension().is_some_and(|e| e == "md") && page.exists());
+    pages.sort();
+    pages.iter().for_each(|page| run_page(page));
+}
+
+#[test]
+fn the_command_reference_shows_every_command() {
+    let page = fs::read_to_string(repository().join("docs/cli.md")).unwrap();
+    let world = World::new();
+    let help = world.ok(&["-h"]);
+    let section =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    for command in section.filter_map(|line| line.split_whitespace().next()).filter(|word| *word != "help") {
+        assert!(page.contains(&format!("\n## {command}\n")), "docs/cli.md has no section on {command}");
+        let shown = steps(&page).iter().any(|step| step.command.contains(&format!("sandbox {command}")));
+        assert!(shown, "docs/cli.md shows no example of {command}");
+    }
+}
+
+#[test]
+fn blocks_are_read_as_documented() {
+    let page =
+        "text\n```console\n$ one # exit 3\nout\n$ two\n> more\n```\n$ not this\n```sh\n$ nor this\n```\n";
+    let expected = [
+        Step { line: 3, command: "one".into(), exit: 3, output: vec!["out".into()] },
+        Step { line: 5, command: "two\nmore".into(), exit: 0, output: vec![] },
+    ];
+    assert_eq!(steps(page), expected);
+}
+
+#[test]
+fn wildcards_stand_for_what_varies() {
+    let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+    assert!(fits(&lines("a\n...\nz"), &["a", "b", "c", "z"]));
+    assert!(fits(&lines("id [..] of [..]!"), &["id sbx_1 of x!"]));
+    assert!(!fits(&lines("a"), &["a", "b"]));
+    assert!(!fits(&lines("a\nb"), &["a"]));
+    assert!(!line_fits("x[..]y", "x z"));
+}
