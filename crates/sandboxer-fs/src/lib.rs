@@ -1,1 +1,29 @@
-//! .
+//! The file engine: everything that is done to trees of files, and nothing that knows of sandboxes.
+//!
+//! [`tree::Workspace`] is the way in. It pairs an original with its copy and offers the handful of verbs a strategy needs:
+//! clone, diff, commit in phases, roll back, checkpoint and restore. Below it, each module does one thing: [`root`] confines,
+//! [`stamp`] tells whether something was touched, [`manifest`] remembers the base, [`commit`] makes changes real.
+
+pub mod checkpoint;
+pub mod clone;
+pub mod commit;
+pub mod content;
+pub mod copy;
+pub mod diff;
+pub mod durable;
+pub mod filter;
+pub mod hash;
+pub mod list;
+pub mod lock;
+pub mod manifest;
+pub mod patch;
+pub mod pool;
+mod remove;
+pub mod restore;
+pub mod rollback;
+pub mod root;
+pub mod stamp;
+pub mod tree;
+pub mod xattrs;
+
+pub use remove::{remove_below, remove_entry, remove_tree};

@@ -1,5 +1,7 @@
 //! Everything that differs from the base, entry by entry.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::RelPath;
@@ -130,6 +132,12 @@ impl DiffEntry {
         }
     }
 
+    /// Whether a directory comes to be here.
+    pub fn makes_directory(&self) -> bool {
+        let is_dir = self.new.as_ref().is_some_and(|n| n.node_type == NodeType::Directory);
+        is_dir && matches!(self.kind, DiffKind::Created | DiffKind::Renamed | DiffKind::Type)
+    }
+
     /// Whether the entry lies within one of `paths`, either where it is or where it came from; no paths means yes.
     pub fn is_selected(&self, paths: &[RelPath]) -> bool {
         let within = |path: &RelPath| paths.iter().any(|p| path.is_within(p));
@@ -153,18 +161,31 @@ impl DiffView {
         Self { digest: digest_of(&entries), entries }
     }
 
-    /// The part within `paths`, with a digest of its own.
+    /// The part within `paths`, with a digest of its own. New directories above a selected entry belong to the part:
+    /// the entry could not be there without them.
     pub fn select(self, paths: &[RelPath]) -> Self {
         if paths.is_empty() {
             return self;
         }
-        Self::new(self.entries.into_iter().filter(|e| e.is_selected(paths)).collect())
+        let mut chosen: BTreeSet<RelPath> = BTreeSet::new();
+        for entry in self.entries.iter().filter(|e| e.is_selected(paths)) {
+            chosen.insert(entry.path.clone());
+            chosen.extend(ancestors(entry));
+        }
+        let is_chosen = |e: &DiffEntry| chosen.contains(&e.path) && (e.is_selected(paths) || e.makes_directory());
+        Self::new(self.entries.into_iter().filter(is_chosen).collect())
     }
 
     /// Whether nothing differs.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
+}
+
+/// The directories above an entry that exists now.
+fn ancestors(entry: &DiffEntry) -> impl Iterator<Item = RelPath> {
+    let first = entry.new.as_ref().and_then(|_| entry.path.parent());
+    std::iter::successors(first, RelPath::parent)
 }
 
 /// The digest of a set of differences: what a reviewer approves and a commit is held to.

@@ -1,0 +1,253 @@
+//! Carrying a journal out: idempotent, entry by entry, and never over somebody else's edit.
+//!
+//! Each step first looks at what is there. What is new already was done before a crash; what is still old is replaced, by an
+//! exchange that is looked at once more afterwards, so that even an edit in the very moment is not lost; what is neither was edited
+//! after the crash: it is left alone and the new content is put aside.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, RenameFlags, Uid};
+use rustix::io::Errno;
+use sandboxer_core::model::{Conflict, NodeType, RelPath};
+use sandboxer_core::{Error, Result};
+
+use super::journal::{Dress, Journal, Outcome, Step};
+use crate::copy::{Transfer, copy_file, timestamps};
+use crate::manifest::Edits;
+use crate::pool;
+use crate::root::{Dir, Root};
+use crate::stamp::Stamp;
+use crate::xattrs;
+
+const SYNC_THREADS: usize = 8;
+
+/// Carries out `journal` below `original`. New content that cannot be placed goes to `parking`.
+pub fn apply(journal: &Journal, original: &Root, parking: &Path) -> Result<(Outcome, Edits)> {
+    let mut run = Run {
+        original,
+        stage: Root::open(&journal.stage).ok(),
+        parking,
+        outcome: Outcome::default(),
+        edits: Edits::new(),
+    };
+    for (number, step) in journal.steps.iter().enumerate() {
+        run.step(number, step)?;
+    }
+    sync_parents(journal, original)?;
+    Ok((run.outcome, run.edits))
+}
+
+struct Run<'a> {
+    original: &'a Root,
+    /// Gone where an earlier run got as far as removing it: then every step was done.
+    stage: Option<Root>,
+    parking: &'a Path,
+    outcome: Outcome,
+    edits: Edits,
+}
+
+/// What a step found.
+enum Done {
+    Yes,
+    No(&'static str),
+}
+
+impl Run<'_> {
+    fn step(&mut self, number: usize, step: &Step) -> Result<()> {
+        let done = match step {
+            Step::Delete { path, old } => self.delete(number, path, old)?,
+            Step::Place { path, staged, old, new, .. } => self.place(path, staged, old.as_ref(), new)?,
+            Step::Dress { path, old, dress, .. } => self.dress(path, old, dress)?,
+        };
+        match done {
+            Done::Yes => self.record(step),
+            Done::No(reason) => self.conflict(step, reason),
+        }
+    }
+
+    /// The base from now on.
+    fn record(&mut self, step: &Step) -> Result<()> {
+        let edit = match step {
+            Step::Delete { .. } => None,
+            Step::Place { path, entry, .. } | Step::Dress { path, entry, .. } => {
+                let mut entry = entry.clone();
+                entry.base = self.original.stamp(path)?;
+                Some(entry)
+            }
+        };
+        self.edits.insert(step.path().clone(), edit);
+        Ok(())
+    }
+
+    fn conflict(&mut self, step: &Step, reason: &str) -> Result<()> {
+        let parked = match step {
+            Step::Place { path, staged, new, .. } if new.is_file() => self.park(path, staged)?,
+            _ => None,
+        };
+        let (path, reason) = (step.path().clone(), reason.to_owned());
+        let parked = parked.map(|p| p.to_string_lossy().into_owned());
+        self.outcome.conflicts.push(Conflict { path, reason, parked });
+        Ok(())
+    }
+
+    fn park(&self, path: &RelPath, staged: &str) -> Result<Option<PathBuf>> {
+        let Some(stage) = &self.stage else { return Ok(None) };
+        std::fs::create_dir_all(self.parking).map_err(|e| Error::io("create directory", self.parking, e))?;
+        let name = format!("{staged}-{}", String::from_utf8_lossy(path.name()));
+        let to = Root::open(self.parking)?.as_dir()?;
+        crate::remove_entry(&to, name.as_bytes())?;
+        copy_file((&stage.as_dir()?, staged.as_bytes()), (&to, name.as_bytes()), Transfer::Prefer, &mut Vec::new())?;
+        Ok(Some(self.parking.join(name)))
+    }
+
+    fn delete(&self, number: usize, path: &RelPath, old: &Stamp) -> Result<Done> {
+        let Some(parent) = self.original.find_parent(path)? else { return Ok(Done::Yes) };
+        let Some(now) = parent.stamp(path.name())? else { return Ok(Done::Yes) };
+        if now.is_dir() && old.is_dir() {
+            return remove_dir(&parent, path.name());
+        }
+        if !is_old(&now, old) {
+            return Ok(Done::No("changed in the original after the commit began"));
+        }
+        let Some(stage) = &self.stage else { return parent.remove(path.name(), false).map(|()| Done::Yes) };
+        // Moved aside first and looked at again there: an edit between the look and the removal shows itself.
+        let aside = format!("gone-{number}");
+        let moved = fs::renameat(&parent, path.name(), stage, aside.as_str());
+        moved.map_err(|e| Error::io("remove", self.original.shown(path), e))?;
+        let found = stage.as_dir()?.stamp(aside.as_bytes())?.unwrap_or_default();
+        if found.same_inode(old) && found.same_state(old) {
+            return Ok(Done::Yes);
+        }
+        let back = fs::renameat_with(stage, aside.as_str(), &parent, path.name(), RenameFlags::NOREPLACE);
+        back.map_err(|e| Error::io("put back", self.original.shown(path), e))?;
+        Ok(Done::No("changed in the original while it was being removed"))
+    }
+
+    fn place(&self, path: &RelPath, staged: &str, old: Option<&Stamp>, new: &Stamp) -> Result<Done> {
+        let Some(parent) = self.original.find_parent(path)? else {
+            return Ok(Done::No("its directory is gone from the original"));
+        };
+        let now = parent.stamp(path.name())?;
+        let both_directories = |now: &Stamp| old.is_none() && now.is_dir() && new.is_dir();
+        if now.is_some_and(|now| both_directories(&now) || (now.same_inode(new) && is_new(&now, new))) {
+            return Ok(Done::Yes);
+        }
+        let Some(stage) = &self.stage else {
+            return Ok(Done::No("changed in the original after it was committed"));
+        };
+        let stage = stage.as_dir()?;
+        match (now, old) {
+            (None, None) => self.put_new(&stage, staged, &parent, path),
+            (Some(now), Some(old)) if is_old(&now, old) => self.exchange(&stage, staged, &parent, path, old),
+            (None, Some(_)) => Ok(Done::No("deleted in the original after the commit began")),
+            (Some(_), None) => Ok(Done::No("created in the original after the commit began")),
+            (Some(_), Some(_)) => Ok(Done::No("changed in the original after the commit began")),
+        }
+    }
+
+    fn put_new(&self, stage: &Dir, staged: &str, parent: &Dir, path: &RelPath) -> Result<Done> {
+        match fs::renameat_with(stage, staged, parent, path.name(), RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(Done::Yes),
+            Err(Errno::EXIST) => Ok(Done::No("created in the original after the commit began")),
+            Err(Errno::INVAL) => self.rename_plainly(stage, staged, parent, path),
+            Err(e) => Err(Error::io("put in place", self.original.shown(path), e)),
+        }
+    }
+
+    fn exchange(&self, stage: &Dir, staged: &str, parent: &Dir, path: &RelPath, old: &Stamp) -> Result<Done> {
+        let swap = || fs::renameat_with(stage, staged, parent, path.name(), RenameFlags::EXCHANGE);
+        match swap() {
+            Ok(()) => {}
+            Err(Errno::INVAL) => return self.rename_plainly(stage, staged, parent, path),
+            Err(e) => return Err(Error::io("put in place", self.original.shown(path), e)),
+        }
+        let found = stage.stamp(staged.as_bytes())?.unwrap_or_default();
+        if found.same_inode(old) && found.same_state(old) {
+            return Ok(Done::Yes);
+        }
+        swap().map_err(|e| Error::io("put back", self.original.shown(path), e))?;
+        Ok(Done::No("changed in the original while it was being replaced"))
+    }
+
+    /// For filesystems that cannot exchange: the look before is all there is.
+    fn rename_plainly(&self, stage: &Dir, staged: &str, parent: &Dir, path: &RelPath) -> Result<Done> {
+        let renamed = fs::renameat(stage, staged, parent, path.name());
+        renamed.map(|()| Done::Yes).map_err(|e| Error::io("put in place", self.original.shown(path), e))
+    }
+
+    fn dress(&self, path: &RelPath, old: &Stamp, dress: &Dress) -> Result<Done> {
+        let Some(parent) = self.original.find_parent(path)? else {
+            return Ok(Done::No("its directory is gone from the original"));
+        };
+        let now = parent.stamp(path.name())?;
+        let same = now.filter(|now| now.same_inode(old) && now.node_type() == old.node_type());
+        let Some(now) = same else { return Ok(Done::No("replaced in the original after the commit began")) };
+        if now.is_file() && (now.size, now.mtime) != (old.size, old.mtime) {
+            return Ok(Done::No("changed in the original after the commit began"));
+        }
+        if now.node_type() != NodeType::Symlink && ![old.permissions(), dress.mode].contains(&now.permissions()) {
+            return Ok(Done::No("given another mode in the original after the commit began"));
+        }
+        let step = |e| Error::io("set attributes of", self.original.shown(path), e);
+        dress_entry(&parent, path.name(), now.node_type(), dress).map_err(step)?;
+        Ok(Done::Yes)
+    }
+}
+
+fn dress_entry(parent: &Dir, name: &[u8], node_type: NodeType, dress: &Dress) -> rustix::io::Result<()> {
+    if let Some((uid, gid)) = dress.owner {
+        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
+        fs::chownat(parent, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    if node_type == NodeType::Symlink {
+        return Ok(());
+    }
+    let fd = match parent.try_open(name, OFlags::RDONLY | OFlags::NONBLOCK, 0) {
+        Ok(fd) => fd,
+        // Unreadable even for its owner: made readable for the moment, under the name that was just looked at.
+        Err(Errno::ACCESS) => {
+            fs::chmodat(parent, name, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
+            parent.try_open(name, OFlags::RDONLY | OFlags::NONBLOCK, 0)?
+        }
+        Err(e) => return Err(e),
+    };
+    xattrs::replace(&fd, &dress.xattrs)?;
+    fs::fchmod(&fd, Mode::from_raw_mode(dress.mode))?;
+    if let Some(mtime) = dress.mtime {
+        fs::futimens(&fd, &timestamps(mtime))?;
+    }
+    fs::fsync(&fd)
+}
+
+/// Untouched, or, for a file with several names, as it was but for the count of them that earlier steps changed.
+fn is_old(now: &Stamp, old: &Stamp) -> bool {
+    old.untouched(now) || (old.nlink > 1 && old.same_inode(now) && old.same_state(now))
+}
+
+/// A directory's time and size move as entries are put into it; for all else the state is what was staged.
+fn is_new(now: &Stamp, new: &Stamp) -> bool {
+    (now.is_dir() && new.is_dir()) || now.same_state(new)
+}
+
+fn remove_dir(parent: &Dir, name: &[u8]) -> Result<Done> {
+    match fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => Ok(Done::Yes),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(Done::No("holds entries in the original that the sandbox does not know")),
+        Err(e) => Err(Error::io("remove directory", parent.shown(name), e)),
+    }
+}
+
+/// Flushes every directory in which something was put or removed.
+fn sync_parents(journal: &Journal, original: &Root) -> Result<()> {
+    let parents: BTreeSet<_> = journal.steps.iter().map(|s| s.path().parent()).collect();
+    let threads = SYNC_THREADS.min(parents.len()).max(1);
+    pool::work(threads, parents.into_iter().collect(), || (), |(), parent, _| {
+        let dir = match &parent {
+            None => Some(original.as_dir()?),
+            Some(path) => original.open_dir(path).ok(),
+        };
+        dir.map_or(Ok(()), |dir| dir.sync())
+    })?;
+    Ok(())
+}

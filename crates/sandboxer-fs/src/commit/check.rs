@@ -1,0 +1,121 @@
+//! Whether the original is still what the sandbox was made from, wherever the commit wants to write.
+
+use std::collections::BTreeSet;
+
+use sandboxer_core::model::{Conflict, DiffKind, RelPath};
+use sandboxer_core::{Error, Result};
+
+use crate::diff::{Delta, original_moved};
+use crate::list;
+use crate::root::Root;
+use crate::stamp::Stamp;
+
+/// What the original has at the path of each delta: what a step will require to find there.
+pub struct Present {
+    /// At the entry's own path; `None` where nothing is.
+    pub at: Option<Stamp>,
+    /// Where a renamed entry came from.
+    pub from: Option<Stamp>,
+}
+
+/// Checks all deltas; any conflict ends the commit before anything is touched.
+pub fn check_all(original: &Root, deltas: &[Delta]) -> Result<Vec<Present>> {
+    let mut check = Check { original, going: going(deltas), coming: coming(deltas), buffer: Vec::new() };
+    let mut conflicts = Vec::new();
+    let mut present = Vec::with_capacity(deltas.len());
+    for delta in deltas {
+        match check.check(delta)? {
+            Ok(found) => present.push(found),
+            Err((path, reason)) => conflicts.push(Conflict { path, reason, parked: None }),
+        }
+    }
+    if conflicts.is_empty() { Ok(present) } else { Err(Error::Conflict { conflicts }) }
+}
+
+fn going(deltas: &[Delta]) -> BTreeSet<RelPath> {
+    let gone = |d: &Delta| match d.entry.kind {
+        DiffKind::Deleted => Some(d.entry.path.clone()),
+        DiffKind::Renamed => d.entry.from.clone(),
+        _ => None,
+    };
+    deltas.iter().filter_map(gone).collect()
+}
+
+fn coming(deltas: &[Delta]) -> BTreeSet<RelPath> {
+    deltas.iter().filter(|d| d.entry.makes_directory()).map(|d| d.entry.path.clone()).collect()
+}
+
+struct Check<'a> {
+    original: &'a Root,
+    /// Paths that this commit removes.
+    going: BTreeSet<RelPath>,
+    /// Directories that this commit makes.
+    coming: BTreeSet<RelPath>,
+    buffer: Vec<u8>,
+}
+
+type Verdict = Result<Present, (RelPath, String)>;
+
+impl Check<'_> {
+    fn check(&mut self, delta: &Delta) -> Result<Verdict> {
+        let path = &delta.entry.path;
+        let moved = match delta.entry.kind {
+            DiffKind::Renamed => self.check_rename(delta)?,
+            DiffKind::Created => self.check_new(path, delta)?,
+            _ => self.moved(path, delta)?,
+        };
+        if let Some((path, reason)) = moved {
+            return Ok(Err((path, reason)));
+        }
+        let from = match &delta.entry.from {
+            Some(from) => self.original.stamp(from)?,
+            None => None,
+        };
+        Ok(Ok(Present { at: self.original.stamp(path)?, from }))
+    }
+
+    fn check_rename(&mut self, delta: &Delta) -> Result<Option<(RelPath, String)>> {
+        let Some(from) = delta.entry.from.clone() else { return Ok(None) };
+        match self.moved(&from, delta)? {
+            Some(found) => Ok(Some(found)),
+            None => self.check_new(&delta.entry.path, delta),
+        }
+    }
+
+    /// Nothing may be there yet, but for a directory where a directory comes; and there must be a place to put it.
+    fn check_new(&mut self, path: &RelPath, delta: &Delta) -> Result<Option<(RelPath, String)>> {
+        let conflict = |reason: &str| Ok(Some((path.clone(), reason.to_owned())));
+        if let Some(parent) = path.parent()
+            && !self.coming.contains(&parent)
+            && !self.original.stamp(&parent)?.is_some_and(|s| s.is_dir())
+        {
+            return conflict("its directory is gone from the original");
+        }
+        match self.original.stamp(path)? {
+            None => Ok(None),
+            Some(now) if now.is_dir() && delta.entry.makes_directory() => Ok(None),
+            Some(_) => conflict("created in the original too"),
+        }
+    }
+
+    fn moved(&mut self, path: &RelPath, delta: &Delta) -> Result<Option<(RelPath, String)>> {
+        let conflict = |reason: String| Ok(Some((path.clone(), reason)));
+        if let Some(reason) = original_moved(self.original, path, delta.base.as_ref(), &mut self.buffer)? {
+            return conflict(reason.to_owned());
+        }
+        let was_dir = delta.base.as_ref().and_then(|b| b.base).is_some_and(|s| s.is_dir());
+        let stays = delta.entry.kind == DiffKind::Metadata;
+        match if was_dir && !stays { self.unknown_child(path)? } else { None } {
+            Some(name) => conflict(format!("holds {name} in the original, which the sandbox does not know")),
+            None => Ok(None),
+        }
+    }
+
+    /// Something in a directory that is to go which does not go with it.
+    fn unknown_child(&self, path: &RelPath) -> Result<Option<String>> {
+        let Ok(dir) = self.original.open_dir(path) else { return Ok(None) };
+        let listed = list::sorted(&dir)?;
+        let unknown = listed.into_iter().find(|l| !self.going.contains(&path.join(&l.name)));
+        Ok(unknown.map(|l| String::from_utf8_lossy(&l.name).into_owned()))
+    }
+}

@@ -1,0 +1,164 @@
+//! The journal of a commit: everything that is to be done, written down before any of it is.
+
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::model::{Conflict, DiffEntry, Notice, RelPath};
+use sandboxer_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::durable;
+use crate::manifest::Entry;
+use crate::stamp::Stamp;
+use crate::xattrs::Xattrs;
+
+const MAGIC: &[u8; 8] = b"SBXJRNL\x01";
+const CHECKSUM: usize = 32;
+
+/// A commit, ready to be made real.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Journal {
+    /// The directory with the new content, on the original's filesystem.
+    pub stage: PathBuf,
+    /// Digest of what is committed.
+    pub digest: String,
+    /// In the order in which they are done.
+    pub steps: Vec<Step>,
+    /// What is committed, for the result.
+    #[serde(with = "as_json")]
+    pub entries: Vec<DiffEntry>,
+    /// What was altered on the way.
+    pub notices: Vec<Notice>,
+}
+
+/// One thing to do. Each can be told apart from having been done, and doing it again is harmless.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Step {
+    /// Remove the entry, if it is still `old`.
+    Delete {
+        /// Where.
+        path: RelPath,
+        /// What it must be.
+        old: Stamp,
+    },
+    /// Put a staged entry in place of `old`, or where nothing was.
+    Place {
+        /// Where.
+        path: RelPath,
+        /// Its name in the stage.
+        staged: String,
+        /// What must be there; `None` for nothing.
+        old: Option<Stamp>,
+        /// What the staged entry is.
+        new: Stamp,
+        /// The base from now on; its `base` stamp is taken when it is in place.
+        entry: Entry,
+    },
+    /// Give an entry that stays another mode, owner or attributes.
+    Dress {
+        /// Where.
+        path: RelPath,
+        /// What it must be, mode and owner aside.
+        old: Stamp,
+        /// What to give it.
+        dress: Dress,
+        /// The base from now on.
+        entry: Entry,
+    },
+}
+
+/// What an entry is given besides content.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Dress {
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner, if it is to change.
+    pub owner: Option<(u32, u32)>,
+    /// Extended attributes.
+    pub xattrs: Xattrs,
+    /// Modification time: a new directory's, which filling it has changed.
+    pub mtime: Option<i64>,
+}
+
+impl Step {
+    /// Where it happens.
+    pub fn path(&self) -> &RelPath {
+        match self {
+            Self::Delete { path, .. } | Self::Place { path, .. } | Self::Dress { path, .. } => path,
+        }
+    }
+}
+
+/// Diff entries leave out what is empty, which only a self-describing format can read back.
+mod as_json {
+    use sandboxer_core::model::DiffEntry;
+    use serde::{Deserialize, Deserializer, Serializer, de, ser};
+
+    pub fn serialize<S: Serializer>(entries: &[DiffEntry], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&serde_json::to_string(entries).map_err(ser::Error::custom)?)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<DiffEntry>, D::Error> {
+        serde_json::from_str(&String::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+/// What carrying a journal out came to.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Steps that were not done because somebody had changed the entry.
+    pub conflicts: Vec<Conflict>,
+}
+
+impl Journal {
+    /// Writes the journal to `path`, durably and at once.
+    pub fn publish(&self, path: &Path) -> Result<()> {
+        let body = postcard::to_stdvec(self).map_err(|e| Error::corrupt(path, e.to_string()))?;
+        let checksum = blake3::hash(&body);
+        durable::write(path, &[MAGIC.as_slice(), &body, checksum.as_bytes()].concat())
+    }
+
+    /// Reads the journal at `path`; `None` where there is none.
+    pub fn load(path: &Path) -> Result<Option<Self>> {
+        let bytes = match std::fs::read(path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::io("read", path, e)),
+        };
+        let damaged = |reason: &str| Error::corrupt(path, reason);
+        let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("it is no journal of a known version"))?;
+        let end = rest.len().checked_sub(CHECKSUM).ok_or_else(|| damaged("it is too short"))?;
+        if blake3::hash(&rest[..end]).as_bytes() != &rest[end..] {
+            return Err(damaged("its checksum does not match"));
+        }
+        postcard::from_bytes(&rest[..end]).map(Some).map_err(|e| damaged(&e.to_string()))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use sandboxer_core::model::DiffKind;
+
+    #[test]
+    fn comes_back_as_it_was_or_not_at_all() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("journal");
+        assert_eq!(Journal::load(&path).unwrap(), None);
+        let entry = RelPath::from_bytes(&b"odd\xff"[..]).unwrap();
+        let journal = Journal {
+            stage: "/stage".into(),
+            digest: "blake3:0".into(),
+            steps: vec![Step::Delete { path: entry.clone(), old: Stamp { ino: 3, ..Stamp::default() } }],
+            entries: vec![DiffEntry::new(entry, DiffKind::Deleted)],
+            notices: Vec::new(),
+        };
+        journal.publish(&path).unwrap();
+        assert_eq!(Journal::load(&path).unwrap(), Some(journal));
+        let good = std::fs::read(&path).unwrap();
+        for bad in [&good[..good.len() - 1], &good[..12], &good[1..]] {
+            std::fs::write(&path, bad).unwrap();
+            assert!(matches!(Journal::load(&path), Err(Error::Corrupt { .. })));
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Making changes real, safely: stage, write down, make it so.
+//!
+//! [`prepare`] reads what is to be committed into new inodes on the original's filesystem, checks it against the original and
+//! writes a journal. From the moment the journal is published the commit is decided: [`finish`] carries it out, and after a
+//! crash carries it out again, until it is done. [`abort`] forgets what was prepared.
+
+mod apply;
+mod check;
+mod journal;
+mod prepare;
+mod privileges;
+mod stage;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::model::CommitResult;
+use sandboxer_core::{Error, Result};
+
+use crate::durable;
+use crate::manifest::{Edits, Entry, Manifest, ROOT};
+use crate::root::Root;
+
+pub use journal::{Dress, Journal, Outcome, Step};
+pub use prepare::{Prepare, prepare};
+
+/// The files of a workspace that a commit uses.
+#[derive(Clone, Debug)]
+pub struct CommitFiles {
+    home: PathBuf,
+}
+
+impl CommitFiles {
+    /// For the workspace at `home`.
+    pub fn new(home: &Path) -> Self {
+        Self { home: home.to_path_buf() }
+    }
+
+    /// A published journal: the commit is decided.
+    pub fn journal(&self) -> PathBuf {
+        self.home.join("commit.journal")
+    }
+
+    /// A journal that somebody else decides about.
+    pub fn prepared(&self) -> PathBuf {
+        self.home.join("commit.prepared")
+    }
+
+    /// Where the stage is.
+    pub fn note(&self) -> PathBuf {
+        self.home.join("commit.stage")
+    }
+
+    /// Where content goes that could not be put in place.
+    pub fn parking(&self) -> PathBuf {
+        self.home.join("parked")
+    }
+
+    /// The workspace's own directory.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+}
+
+/// Decides for what was prepared. A workspace with nothing prepared has nothing to decide.
+pub fn decide(files: &CommitFiles) -> Result<()> {
+    match std::fs::rename(files.prepared(), files.journal()) {
+        Ok(()) => durable::sync_dir(files.home()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(Error::io("publish", files.journal(), e)),
+    }
+}
+
+/// Whether a decided commit waits to be carried out.
+pub fn is_decided(files: &CommitFiles) -> bool {
+    files.journal().exists()
+}
+
+/// Carries out a decided commit and clears up. Without one, clears up what an interrupted one left.
+/// The caller holds the resource's lock.
+pub fn finish(files: &CommitFiles, original: &Root, manifest: &Path) -> Result<CommitResult> {
+    let Some(journal) = Journal::load(&files.journal())? else {
+        clear(files)?;
+        return Ok(CommitResult::default());
+    };
+    let (outcome, mut edits) = apply::apply(&journal, original, &files.parking())?;
+    let base = Manifest::load(manifest)?;
+    refresh_links(&base, &journal, original, &mut edits)?;
+    base.rewrite(edits)?;
+    clear(files)?;
+    let Journal { digest, mut entries, notices, .. } = journal;
+    entries.retain(|e| !outcome.conflicts.iter().any(|c| c.path == e.path));
+    Ok(CommitResult { digest, entries, notices, conflicts: outcome.conflicts })
+}
+
+/// Forgets what was prepared. What was decided cannot be forgotten.
+pub fn abort(files: &CommitFiles) -> Result<()> {
+    if is_decided(files) {
+        return Err(Error::refused(format!(
+            "the commit in {} is decided and can only be finished",
+            files.home().display()
+        )));
+    }
+    clear(files)
+}
+
+/// The note goes last: as long as it is there, an interrupted clearing can be repeated.
+fn clear(files: &CommitFiles) -> Result<()> {
+    durable::remove(&files.journal())?;
+    durable::remove(&files.prepared())?;
+    if let Some(stage) = stage::noted(&files.note()) {
+        stage::Stage::discard(&stage)?;
+    }
+    durable::remove(&files.note())
+}
+
+/// Replacing one name of a file with several changes the stamps of the others, which nobody edited.
+fn refresh_links(base: &Manifest, journal: &Journal, original: &Root, edits: &mut Edits) -> Result<()> {
+    let touched: HashSet<u64> = journal.steps.iter().flat_map(linked_inodes).collect();
+    if touched.is_empty() {
+        return Ok(());
+    }
+    for (path, entry) in base.below(ROOT, None)? {
+        let Some(before) = entry.base.filter(|s| touched.contains(&s.ino)) else { continue };
+        if edits.contains_key(&path) {
+            continue;
+        }
+        let now = original.stamp(&path)?.filter(|now| before.same_inode(now) && before.same_state(now));
+        if let Some(now) = now {
+            edits.insert(path, Some(Entry { base: Some(now), ..entry }));
+        }
+    }
+    Ok(())
+}
+
+fn linked_inodes(step: &Step) -> Vec<u64> {
+    let stamps = match step {
+        Step::Delete { old, .. } | Step::Dress { old, .. } => vec![*old],
+        Step::Place { old, new, .. } => old.iter().chain([new]).copied().collect(),
+    };
+    stamps.into_iter().filter(|s| !s.is_dir() && s.nlink > 1).map(|s| s.ino).collect()
+}

@@ -1,0 +1,83 @@
+//! New content on the original's own filesystem, ready to be renamed into place.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, StatxFlags, statx};
+use sandboxer_core::{Error, Result};
+
+use crate::durable;
+use crate::filter::RESERVED;
+use crate::root::Root;
+
+/// An empty directory from which a rename to anywhere below the original works.
+pub struct Stage {
+    /// The directory.
+    pub root: Root,
+}
+
+impl Stage {
+    /// Makes a stage for commits of the workspace at `home` into `original`. Where it is going to be is written to
+    /// `note` beforehand, so that a crash leaves nothing that cannot be found.
+    pub fn create(original: &Root, home: &Path, note: &Path) -> Result<Self> {
+        let name = home.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let hidden = format!("{}stage-{name}", String::from_utf8_lossy(RESERVED));
+        let beside = original.path().parent().map(|parent| (parent.to_path_buf(), parent.join(&hidden)));
+        let inside = (original.path().to_path_buf(), original.path().join(&hidden));
+        let own = (home.to_path_buf(), home.join("stage"));
+        let mut reasons = Vec::new();
+        for (parent, path) in [Some(own), beside, Some(inside)].into_iter().flatten() {
+            match try_stage(original, &parent, &path, note) {
+                Ok(stage) => return Ok(stage),
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        Err(Error::Refused {
+            reason: format!(
+                "new content cannot be staged on the filesystem of {}: {}; nothing was changed",
+                original.path().display(),
+                reasons.join("; ")
+            ),
+            hint: Some("make the directory or its parent writable for this user".to_owned()),
+        })
+    }
+
+    /// Removes the stage and what is left in it.
+    pub fn discard(path: &Path) -> Result<()> {
+        crate::remove_tree(path)
+    }
+}
+
+fn try_stage(original: &Root, parent: &Path, path: &Path, note: &Path) -> Result<Stage, String> {
+    match (mount_of(original), Root::open(parent).ok().and_then(|p| mount_of(&p))) {
+        (Some(ours), Some(theirs)) if ours == theirs => {}
+        _ => return Err(format!("{} is on another filesystem", parent.display())),
+    }
+    make(path, note).map_err(|e| {
+        use std::error::Error as _;
+        let cause = e.source().map(|s| format!(" ({s})")).unwrap_or_default();
+        format!("{e}{cause}")
+    })
+}
+
+fn make(path: &Path, note: &Path) -> Result<Stage> {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::DirBuilderExt;
+    durable::write(note, path.as_os_str().as_bytes())?;
+    // Left over from a commit that was killed before its journal was there.
+    crate::remove_tree(path)?;
+    std::fs::DirBuilder::new().mode(0o700).create(path).map_err(|e| Error::io("create directory", path, e))?;
+    Ok(Stage { root: Root::open(path)? })
+}
+
+/// Device and mount: renames work only within both.
+fn mount_of(root: &Root) -> Option<(u32, u32, u64)> {
+    let stat = statx(root, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::MNT_ID).ok()?;
+    Some((stat.stx_dev_major, stat.stx_dev_minor, stat.stx_mnt_id))
+}
+
+/// The stage a note speaks of.
+pub fn noted(note: &Path) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStringExt;
+    let bytes = std::fs::read(note).ok()?;
+    Some(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+}

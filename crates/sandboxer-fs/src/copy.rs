@@ -1,0 +1,298 @@
+//! Copies of single files: data with its holes, and what is said about it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{self, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, Uid};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+use sandboxer_core::{Error, Result};
+
+use crate::hash::{BLOCK, ContentHash, ContentHasher};
+use crate::root::{Dir, stamp_of_fd};
+use crate::stamp::Stamp;
+use crate::xattrs::{self, Xattrs};
+
+/// How data gets across.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// Share the blocks; fail where the filesystem cannot. The content is not read, so there is no hash.
+    Reflink,
+    /// Share the blocks where that is possible, else copy; hash the result in either case.
+    Prefer,
+    /// Copy the bytes and hash them on the way.
+    Bytes,
+}
+
+/// What a file is given besides its data.
+#[derive(Clone, Debug)]
+pub struct Meta {
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Nanoseconds since 1970.
+    pub mtime: i64,
+    /// Extended attributes.
+    pub xattrs: Xattrs,
+}
+
+impl Meta {
+    /// What a stamp tells, with these attributes.
+    pub fn of(stamp: &Stamp, xattrs: Xattrs) -> Self {
+        Self { mode: stamp.permissions(), uid: stamp.uid, gid: stamp.gid, mtime: stamp.mtime, xattrs }
+    }
+}
+
+/// The outcome of a copy.
+#[derive(Clone, Debug)]
+pub struct Copied {
+    /// The source when it was read.
+    pub source: Stamp,
+    /// The copy when it was done.
+    pub target: Stamp,
+    /// Hash of the content, unless blocks were shared without reading.
+    pub hash: Option<ContentHash>,
+    /// The attributes of both.
+    pub xattrs: Xattrs,
+    /// Whether the source held still while it was read.
+    pub steady: bool,
+}
+
+/// How often a source that changes under the copy is tried again.
+const TRIES: usize = 4;
+
+/// A file and its name for messages.
+pub struct Named<'a> {
+    /// The open file.
+    pub fd: BorrowedFd<'a>,
+    /// Where it is.
+    pub shown: &'a Path,
+}
+
+/// Copies the file `name` of `from` to the new file `as_name` of `to`, metadata included.
+pub fn copy_file(
+    (from, name): (&Dir, &[u8]),
+    (to, as_name): (&Dir, &[u8]),
+    transfer: Transfer,
+    buffer: &mut Vec<u8>,
+) -> Result<Copied> {
+    let source = from.open_file(name)?;
+    let before = settled_stamp(&source).map_err(|e| Error::io("examine", from.shown(name), e))?;
+    if !before.is_file() {
+        return Err(Error::refused(format!("{} is not a regular file any more", from.shown(name).display())));
+    }
+    let xattrs = xattrs::read(&source).map_err(|e| Error::io("read attributes of", from.shown(name), e))?;
+    let target = create_file(to, as_name, before.permissions())?;
+    let mut copied = copy_steadily(&source, before, &target, transfer, buffer)
+        .map_err(|e| Error::io("copy", from.shown(name), e))?;
+    copied.target = finish_file(&target, &Meta::of(&copied.source, xattrs.clone()))
+        .map_err(|e| Error::io("set attributes of", to.shown(as_name), e))?;
+    copied.xattrs = xattrs;
+    Ok(copied)
+}
+
+/// A new, empty file; its final mode is set by [`finish_file`] unless it has it from the start.
+pub fn create_file(dir: &Dir, name: &[u8], mode: u32) -> Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+    dir.open(name, flags, (mode & 0o777) | 0o200, "create")
+}
+
+/// Copies data until the source held still from beginning to end, or it has been tried often enough.
+pub fn copy_steadily(
+    source: &OwnedFd,
+    mut before: Stamp,
+    target: &OwnedFd,
+    transfer: Transfer,
+    buffer: &mut Vec<u8>,
+) -> rustix::io::Result<Copied> {
+    for attempt in 1.. {
+        let hash = transfer_data(source.as_fd(), &before, target.as_fd(), transfer, buffer)?;
+        let after = stamp_of_fd(source)?;
+        let steady = before.untouched(&after);
+        if steady || attempt == TRIES {
+            let (target, xattrs) = (Stamp::default(), Xattrs::new());
+            return Ok(Copied { source: before, target, hash, xattrs, steady });
+        }
+        fs::ftruncate(target, 0)?;
+        before = settled_stamp(source)?;
+    }
+    unreachable!("the loop above returns at its last attempt")
+}
+
+fn transfer_data(
+    source: BorrowedFd<'_>,
+    stamp: &Stamp,
+    target: BorrowedFd<'_>,
+    transfer: Transfer,
+    buffer: &mut Vec<u8>,
+) -> rustix::io::Result<Option<ContentHash>> {
+    match transfer {
+        Transfer::Reflink if stamp.size == 0 => Ok(None),
+        Transfer::Reflink => fs::ioctl_ficlone(target, source).map(|()| None),
+        Transfer::Prefer if fs::ioctl_ficlone(target, source).is_ok() => {
+            // The clone holds still, whatever becomes of the source.
+            let size = stamp_of_fd(target)?.size;
+            hash_fd(target, size, buffer).map(Some)
+        }
+        Transfer::Prefer | Transfer::Bytes => copy_bytes(source, stamp, Some(target), buffer).map(Some),
+    }
+}
+
+/// The hash of an open file's content.
+pub fn hash_fd(fd: impl AsFd, size: u64, buffer: &mut Vec<u8>) -> rustix::io::Result<ContentHash> {
+    let mut stamp = stamp_of_fd(&fd)?;
+    stamp.size = size;
+    copy_bytes(fd.as_fd(), &stamp, None, buffer)
+}
+
+/// Reads data extents, hashes them, and writes them to `target` at the same places; holes stay holes.
+fn copy_bytes(
+    source: BorrowedFd<'_>,
+    stamp: &Stamp,
+    target: Option<BorrowedFd<'_>>,
+    buffer: &mut Vec<u8>,
+) -> rustix::io::Result<ContentHash> {
+    let mut hasher = ContentHasher::new(stamp.size);
+    if buffer.len() < 4 * BLOCK {
+        buffer.resize(4 * BLOCK, 0);
+    }
+    let mut at = 0;
+    while at < stamp.size {
+        let (start, end) = if stamp.looks_sparse() { next_extent(source, at, stamp.size)? } else { (at, stamp.size) };
+        hasher.skip(start - at);
+        at = start;
+        while at < end {
+            let want = (end - at).min(buffer.len() as u64) as usize;
+            let got = read_full(source, &mut buffer[..want], at)?;
+            if got == 0 {
+                return finish_short(hasher, target, at);
+            }
+            hasher.update(&buffer[..got]);
+            if let Some(target) = target {
+                write_full(target, &buffer[..got], at)?;
+            }
+            at += got as u64;
+        }
+    }
+    finish_short(hasher, target, stamp.size)
+}
+
+/// Gives the target its full size, which a trailing hole would leave short.
+fn finish_short(hasher: ContentHasher, target: Option<BorrowedFd<'_>>, size: u64) -> rustix::io::Result<ContentHash> {
+    if let Some(target) = target
+        && stamp_of_fd(target)?.size != size
+    {
+        fs::ftruncate(target, size)?;
+    }
+    Ok(hasher.finish())
+}
+
+/// The next stretch of data at or after `at`, widened to whole blocks; an empty one at the end where only a hole is left.
+fn next_extent(source: BorrowedFd<'_>, at: u64, size: u64) -> rustix::io::Result<(u64, u64)> {
+    let block = BLOCK as u64;
+    let start = match fs::seek(source, SeekFrom::Data(at)) {
+        Ok(start) => (start / block * block).max(at),
+        Err(Errno::NXIO) => return Ok((size, size)),
+        Err(Errno::INVAL) => return Ok((at, size)),
+        Err(e) => return Err(e),
+    };
+    let end = fs::seek(source, SeekFrom::Hole(start.max(at)))?;
+    let end = if end <= start { start + block } else { end.div_ceil(block) * block };
+    Ok((start, end.min(size)))
+}
+
+fn read_full(fd: BorrowedFd<'_>, buffer: &mut [u8], at: u64) -> rustix::io::Result<usize> {
+    let mut got = 0;
+    while got < buffer.len() {
+        match rustix::io::pread(fd, &mut buffer[got..], at + got as u64) {
+            Ok(0) => break,
+            Ok(n) => got += n,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(got)
+}
+
+fn write_full(fd: BorrowedFd<'_>, buffer: &[u8], at: u64) -> rustix::io::Result<()> {
+    let mut put = 0;
+    while put < buffer.len() {
+        match rustix::io::pwrite(fd, &buffer[put..], at + put as u64) {
+            Ok(n) => put += n,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Gives a new file its attributes, owner, mode and times, in the order in which none undoes another.
+pub fn finish_file(fd: &OwnedFd, meta: &Meta) -> rustix::io::Result<Stamp> {
+    xattrs::set_new(fd, &meta.xattrs)?;
+    finish_node(fd, meta)
+}
+
+/// The same for anything that is open, without its extended attributes.
+pub fn finish_node(fd: &OwnedFd, meta: &Meta) -> rustix::io::Result<Stamp> {
+    let present = stamp_of_fd(fd)?;
+    let mut mode = meta.mode;
+    if (present.uid, present.gid) != (meta.uid, meta.gid) {
+        mode = change_owner(fd, meta)?;
+    }
+    if stamp_of_fd(fd)?.permissions() != mode {
+        fs::fchmod(fd, Mode::from_raw_mode(mode))?;
+    }
+    fs::futimens(fd, &timestamps(meta.mtime))?;
+    stamp_of_fd(fd)
+}
+
+/// Gives the file to its owner, if we may. A file that stays ours must not run with our privileges for others.
+fn change_owner(fd: &OwnedFd, meta: &Meta) -> rustix::io::Result<u32> {
+    let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
+    match fs::fchown(fd, Some(uid), Some(gid)) {
+        Ok(()) => Ok(meta.mode),
+        Err(Errno::PERM | Errno::INVAL) => {
+            let _ = fs::fchown(fd, None, Some(gid));
+            Ok(meta.mode & 0o1777)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Both times as one; access times are nobody's business here.
+pub fn timestamps(mtime: i64) -> Timestamps {
+    let time = Timespec { tv_sec: mtime.div_euclid(1_000_000_000), tv_nsec: mtime.rem_euclid(1_000_000_000) };
+    Timestamps { last_access: time, last_modification: time }
+}
+
+/// A stamp that no later change can share: a file touched within the present tick of the clock is looked at again in
+/// the next one. Kernels with fine-grained stamps never need the wait; a clock that was stepped back bounds it.
+pub fn settled_stamp(fd: impl AsFd) -> rustix::io::Result<Stamp> {
+    for _ in 0..30 {
+        let stamp = stamp_of_fd(&fd)?;
+        if stamp.ctime < coarse_now() {
+            return Ok(stamp);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    stamp_of_fd(&fd)
+}
+
+/// Waits until a change made from now on cannot have a ctime of `latest` any more.
+pub fn wait_past(latest: i64) {
+    for _ in 0..30 {
+        if latest < coarse_now() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// The clock that stamps files, in nanoseconds since 1970.
+fn coarse_now() -> i64 {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+}

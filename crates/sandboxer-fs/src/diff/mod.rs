@@ -1,0 +1,95 @@
+//! What differs between a copy and its base.
+//!
+//! Three steps, each cheaper than it looks: [`scan`] stats the copy and keeps what was touched, [`describe`] reads just that and
+//! drops what is the same after all, [`renames`] pairs what went with what came.
+
+mod describe;
+mod flags;
+mod renames;
+mod scan;
+
+use sandboxer_core::Result;
+use sandboxer_core::contract::CancelFlag;
+use sandboxer_core::model::{DiffEntry, DiffView, RelPath};
+
+use crate::filter::Filter;
+use crate::hash::ContentHash;
+use crate::manifest::{Entry, Manifest};
+use crate::root::Root;
+use crate::stamp::Stamp;
+use crate::xattrs::Xattrs;
+
+pub use describe::{base_node, describe_all, describe_content, node_of, original_moved};
+pub use flags::flags_of;
+pub use scan::{Candidate, LinkGroup, Links, Scan, scan};
+
+/// What is compared.
+pub struct Comparison<'a> {
+    /// Where base content is read.
+    pub original: &'a Root,
+    /// The copy that was worked in.
+    pub copy: &'a Root,
+    /// The base.
+    pub manifest: &'a Manifest,
+    /// What counts.
+    pub filter: &'a Filter,
+    /// On how many threads.
+    pub threads: usize,
+    /// Looked at between directories.
+    pub cancel: &'a CancelFlag,
+}
+
+/// One difference, with what a commit needs to know beyond what is shown.
+#[derive(Clone, Debug)]
+pub struct Delta {
+    /// As it is shown.
+    pub entry: DiffEntry,
+    /// The base at its path (for a rename, at the path it came from).
+    pub base: Option<Entry>,
+    /// What is at its path now.
+    pub now: Option<Seen>,
+}
+
+/// What was found in the copy.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Its stamp, when it was read.
+    pub stamp: Stamp,
+    /// Hash of a file's content.
+    pub hash: Option<ContentHash>,
+    /// Extended attributes.
+    pub xattrs: Xattrs,
+    /// Target of a link.
+    pub target: Vec<u8>,
+}
+
+/// All differences, sorted by path.
+pub struct Differences {
+    /// Sorted by path.
+    pub deltas: Vec<Delta>,
+    /// Files with several names.
+    pub links: Links,
+}
+
+impl Differences {
+    /// As it is shown.
+    pub fn view(&self) -> DiffView {
+        DiffView::new(self.deltas.iter().map(|d| d.entry.clone()).collect())
+    }
+
+    /// The deltas whose entries are in `view`.
+    pub fn selected(self, paths: &[RelPath]) -> (Vec<Delta>, Links) {
+        let chosen: std::collections::BTreeSet<_> =
+            self.view().select(paths).entries.into_iter().map(|e| e.path).collect();
+        let deltas = self.deltas.into_iter().filter(|d| chosen.contains(&d.entry.path)).collect();
+        (deltas, self.links)
+    }
+}
+
+/// Finds all differences.
+pub fn differences(comparison: &Comparison<'_>) -> Result<Differences> {
+    let Scan { candidates, links } = scan(comparison)?;
+    let mut deltas = describe::describe_all(comparison, candidates, &links)?;
+    deltas.sort_by(|a, b| a.entry.path.cmp(&b.entry.path));
+    Ok(Differences { deltas: renames::pair(deltas), links })
+}

@@ -1,0 +1,55 @@
+//! Files that are either there whole or not at all, also after a power cut.
+//!
+//! The order is always the same: write a temporary file, flush it, rename it into place, flush the directory. A flushed
+//! file in an unflushed directory is lost on ext4 and xfs when the power goes.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::{Error, Result};
+
+fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".new");
+    path.with_file_name(name)
+}
+
+/// A new file beside `path`, to be put in its place by [`publish`]. One left by a crash is overwritten.
+pub fn create_temporary(path: &Path) -> Result<File> {
+    let temporary = temporary(path);
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(&temporary).map_err(|e| Error::io("create", temporary, e))
+}
+
+/// Flushes what [`create_temporary`] made and puts it at `path`.
+pub fn publish(file: &File, path: &Path) -> Result<()> {
+    let temporary = temporary(path);
+    file.sync_all().map_err(|e| Error::io("flush", &temporary, e))?;
+    std::fs::rename(&temporary, path).map_err(|e| Error::io("rename into place", path, e))?;
+    sync_dir(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Writes `content` to `path`, durably and at once.
+pub fn write(path: &Path, content: &[u8]) -> Result<()> {
+    let mut file = create_temporary(path)?;
+    file.write_all(content).map_err(|e| Error::io("write", path, e))?;
+    publish(&file, path)
+}
+
+/// Flushes a directory.
+pub fn sync_dir(path: &Path) -> Result<()> {
+    let dir = File::open(path).map_err(|e| Error::io("open directory", path, e))?;
+    dir.sync_all().map_err(|e| Error::io("flush", path, e))
+}
+
+/// Removes a file for good; it not being there is fine.
+pub fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Ok(()) => sync_dir(path.parent().unwrap_or(Path::new("."))),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(Error::io("remove", path, e)),
+    }
+}

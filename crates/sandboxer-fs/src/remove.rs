@@ -1,0 +1,130 @@
+//! Removal of whole trees, however deep, with few descriptors and never through a link.
+
+use std::path::Path;
+
+use rustix::fs::{self, AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use sandboxer_core::model::RelPath;
+use sandboxer_core::{Error, Result};
+
+use crate::list::names_and_types;
+use crate::root::{Dir, Root};
+
+/// Below this depth a subtree is first moved up to the top, so that the recursion, the open descriptors and the length
+/// of paths stay bounded.
+const MAX_DEPTH: usize = 64;
+
+/// Removes the tree at `path` whole. It not being there is fine. Directories without permission are given it.
+pub fn remove_tree(path: &Path) -> Result<()> {
+    use std::os::unix::ffi::OsStrExt;
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Error::usage(format!("cannot remove {}", path.display())));
+    };
+    match Root::open(parent) {
+        Ok(root) => remove_entry(&root.as_dir()?, name.as_bytes()),
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(other) => Err(other),
+    }
+}
+
+/// Removes the entry `name` of `dir`, a whole tree if it is a directory.
+pub fn remove_entry(dir: &Dir, name: &[u8]) -> Result<()> {
+    match dir.stamp(name)? {
+        None => Ok(()),
+        Some(stamp) if !stamp.is_dir() => dir.remove(name, false),
+        Some(_) => {
+            let top = open_writable(dir, name)?;
+            empty(&top, &top, 0)?;
+            dir.remove(name, true)
+        }
+    }
+}
+
+/// Removes what is at `path` below `root`.
+pub fn remove_below(root: &Root, path: &RelPath) -> Result<()> {
+    match root.find_parent(path)? {
+        Some(parent) => remove_entry(&parent, path.name()),
+        None => Ok(()),
+    }
+}
+
+fn empty(dir: &Dir, top: &Dir, depth: usize) -> Result<()> {
+    loop {
+        let entries = names_and_types(dir)?;
+        if entries.is_empty() {
+            return Ok(());
+        }
+        for entry in entries {
+            remove_one(dir, &entry.name, top, depth)?;
+        }
+    }
+}
+
+fn remove_one(dir: &Dir, name: &[u8], top: &Dir, depth: usize) -> Result<()> {
+    match fs::unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::ISDIR | Errno::PERM | Errno::ACCESS) => {}
+        Err(e) => return Err(Error::io("remove", dir.shown(name), e)),
+    }
+    if depth >= MAX_DEPTH && move_to_top(dir, name, top) {
+        return Ok(());
+    }
+    let child = open_writable(dir, name)?;
+    empty(&child, top, depth + 1)?;
+    dir.remove(name, true)
+}
+
+/// Moves a subtree right below the top, where it gets its turn: `empty` lists again until nothing is left.
+fn move_to_top(dir: &Dir, name: &[u8], top: &Dir) -> bool {
+    (0..10_000).map(|n| format!(".deep-{n}")).any(|free| {
+        fs::renameat_with(dir, name, top, free.as_bytes(), fs::RenameFlags::NOREPLACE).is_ok()
+    })
+}
+
+fn open_writable(dir: &Dir, name: &[u8]) -> Result<Dir> {
+    if let Ok(child) = dir.dir(name) {
+        let writable = child.stamp_self()?.permissions() & 0o700 == 0o700;
+        if !writable {
+            // Not our own directory: the removals below tell better what is wrong than this would.
+            let _ = fs::fchmod(&child, Mode::RWXU);
+        }
+        return Ok(child);
+    }
+    grant(dir, name);
+    dir.dir(name)
+}
+
+/// Gives the owner access to a directory that cannot even be opened. The entry was opened as itself, not through a
+/// link, and the change goes to what was opened.
+fn grant(dir: &Dir, name: &[u8]) {
+    use std::os::fd::AsRawFd;
+    if let Ok(entry) = dir.try_open(name, OFlags::PATH | OFlags::DIRECTORY, 0) {
+        let _ = fs::chmod(format!("/proc/self/fd/{}", entry.as_raw_fd()), Mode::RWXU);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn nothing_outside_is_touched_and_nothing_inside_is_left() {
+        let temp = tempfile::tempdir().unwrap();
+        let outside = temp.path().join("outside");
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::write(outside.join("canary"), "alive").unwrap();
+        let tree = temp.path().join("tree");
+        std::fs::create_dir_all(tree.join("a/b")).unwrap();
+        std::os::unix::fs::symlink(&outside, tree.join("a/link")).unwrap();
+        std::fs::write(tree.join("a/b/file"), "x").unwrap();
+        std::fs::set_permissions(tree.join("a/b"), std::fs::Permissions::from_mode(0o000)).unwrap();
+        remove_tree(&tree).unwrap();
+        assert!(!tree.exists());
+        assert_eq!(std::fs::read_to_string(outside.join("canary")).unwrap(), "alive");
+        remove_tree(&tree).unwrap();
+        remove_tree(&temp.path().join("no/such/parent")).unwrap();
+        assert!(remove_tree(Path::new("/")).is_err());
+    }
+}

@@ -1,0 +1,226 @@
+//! Bringing a copy back to a state that a manifest describes: the base, or a checkpoint.
+//!
+//! Both are the same work with content from different places. It only touches what differs, puts every file in place by a rename,
+//! and can be repeated after a crash: what is right already is left alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustix::fs::{self, AtFlags};
+use sandboxer_core::model::{NodeType, RelPath};
+use sandboxer_core::{Error, Result};
+
+use crate::clone::{dress_dir, link_below, make_link};
+use crate::copy::{self, Meta};
+use crate::diff::{Candidate, Comparison, Links, describe_all, scan};
+use crate::manifest::{Edits, Entry};
+use crate::root::{Dir, Root};
+use crate::stamp::Stamp;
+
+/// Where content comes from.
+pub trait Source {
+    /// Makes the file `name` in `to` with the content and attributes that `entry` had at `path`. Returns what the base is
+    /// from now on, or `None` where the content is no more.
+    fn fetch(&mut self, path: &RelPath, entry: &Entry, to: &Dir, name: &[u8]) -> Result<Option<Entry>>;
+
+    /// What a directory or link is to be: `entry`, or what it has become at its source; `None` where it is no more.
+    fn current(&mut self, path: &RelPath, entry: &Entry) -> Result<Option<Entry>>;
+}
+
+/// What was done.
+#[derive(Debug, Default)]
+pub struct Restored {
+    /// Entries brought back, removed or changed.
+    pub count: u64,
+    /// What the manifest should say from now on.
+    pub edits: Edits,
+    /// Paths that could not come back because their source has none any more.
+    pub gone: Vec<RelPath>,
+}
+
+const TEMPORARY: &[u8] = b"restoring";
+
+/// Brings the copy (within `scope`; empty means all of it) back to the comparison's manifest. Files are made in
+/// `workshop`, a directory on the copy's filesystem, before they take their place.
+pub fn restore(
+    comparison: &Comparison<'_>,
+    scope: &[RelPath],
+    source: &mut dyn Source,
+    workshop: &Dir,
+) -> Result<Restored> {
+    let found = scan(comparison)?;
+    let in_scope = |path: &RelPath| scope.is_empty() || scope.iter().any(|s| path.is_within(s));
+    let mut candidates: Vec<_> = found.candidates.into_iter().filter(|c| in_scope(&c.path)).collect();
+    candidates.sort_by(|a, b| a.path.cmp(&b.path));
+    let differing = describe_all(comparison, candidates.clone(), &found.links)?;
+    let differing: BTreeSet<_> = differing.into_iter().map(|d| d.entry.path).collect();
+    let mut run = Run {
+        copy: comparison.copy,
+        source,
+        workshop,
+        links: &found.links,
+        linked: BTreeMap::new(),
+        dirs: BTreeMap::new(),
+        restored: Restored::default(),
+        latest: 0,
+    };
+    run.remove_intruders(&candidates, &differing)?;
+    run.bring_back(comparison, candidates, &differing)?;
+    run.dress_dirs(comparison)?;
+    copy::wait_past(run.latest);
+    Ok(run.restored)
+}
+
+struct Run<'a> {
+    copy: &'a Root,
+    source: &'a mut dyn Source,
+    workshop: &'a Dir,
+    links: &'a Links,
+    /// The first name of each file with several that was brought back, by its inode in the manifest.
+    linked: BTreeMap<u64, (RelPath, Entry)>,
+    /// Directories that were made or differ, with what they are to be.
+    dirs: BTreeMap<RelPath, Entry>,
+    restored: Restored,
+    latest: i64,
+}
+
+impl Run<'_> {
+    fn remove_intruders(&mut self, candidates: &[Candidate], differing: &BTreeSet<RelPath>) -> Result<()> {
+        for candidate in candidates.iter().filter(|c| differing.contains(&c.path)) {
+            let is = candidate.now.map(|s| s.node_type());
+            let was = candidate.base.as_ref().map(Entry::node_type);
+            if is.is_some() && is != was {
+                crate::remove_below(self.copy, &candidate.path)?;
+                self.restored.count += 1;
+                if was.is_some() {
+                    self.restored.count -= 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn bring_back(
+        &mut self,
+        comparison: &Comparison<'_>,
+        candidates: Vec<Candidate>,
+        differing: &BTreeSet<RelPath>,
+    ) -> Result<()> {
+        for Candidate { path, base, now } in candidates {
+            let Some(base) = base else { continue };
+            if differing.contains(&path) {
+                comparison.cancel.check()?;
+                self.put(path, &base)?;
+            } else if let (Some(copy), Some(now)) = (base.copy, now) {
+                self.retime(&path, &copy, &now)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, path: RelPath, base: &Entry) -> Result<()> {
+        let made = match base.node_type() {
+            NodeType::Directory => self.put_dir(&path, base)?,
+            NodeType::File => self.put_file(&path, base)?,
+            NodeType::Symlink => self.put_link(&path, base)?,
+            _ => return Ok(()),
+        };
+        if made.is_none() {
+            self.restored.gone.push(path.clone());
+        }
+        self.restored.count += 1;
+        self.restored.edits.insert(path, made);
+        Ok(())
+    }
+
+    fn put_dir(&mut self, path: &RelPath, base: &Entry) -> Result<Option<Entry>> {
+        let Some(wanted) = self.source.current(path, base)? else {
+            crate::remove_below(self.copy, path)?;
+            return Ok(None);
+        };
+        if self.copy.stamp(path)?.is_none() {
+            let Some(parent) = self.copy.find_parent(path)? else { return Ok(None) };
+            parent.make_dir(path.name(), 0o700)?;
+        }
+        self.dirs.insert(path.clone(), wanted.clone());
+        Ok(Some(wanted))
+    }
+
+    fn put_file(&mut self, path: &RelPath, base: &Entry) -> Result<Option<Entry>> {
+        crate::remove_entry(self.workshop, TEMPORARY)?;
+        let entry = match self.known_link(base)? {
+            Some(entry) => entry,
+            None => match self.source.fetch(path, base, self.workshop, TEMPORARY)? {
+                Some(entry) => entry,
+                None => {
+                    crate::remove_below(self.copy, path)?;
+                    return Ok(None);
+                }
+            },
+        };
+        let Some(parent) = self.copy.find_parent(path)? else { return Ok(None) };
+        fs::renameat(self.workshop, TEMPORARY, &parent, path.name())
+            .map_err(|e| Error::io("put back", self.copy.shown(path), e))?;
+        let stamp = parent.stamp(path.name())?;
+        self.latest = self.latest.max(stamp.map_or(0, |s| s.ctime));
+        let entry = Entry { copy: stamp, ..entry };
+        if let Some(ino) = base.copy.filter(|s| s.nlink > 1).map(|s| s.ino) {
+            self.linked.insert(ino, (path.clone(), entry.clone()));
+        }
+        Ok(Some(entry))
+    }
+
+    /// Another name of the same file that is in place already: linked, not copied.
+    fn known_link(&self, base: &Entry) -> Result<Option<Entry>> {
+        let Some(copy) = base.copy.filter(|s| s.nlink > 1) else { return Ok(None) };
+        let untouched = self.links.get(&copy.ino).and_then(|g| g.untouched.as_ref()).map(|p| (p, base));
+        let restored = self.linked.get(&copy.ino).map(|(path, entry)| (path, entry));
+        let Some((first, entry)) = restored.or(untouched) else { return Ok(None) };
+        link_below(self.copy, first, self.workshop, TEMPORARY)?;
+        Ok(Some(entry.clone()))
+    }
+
+    fn put_link(&mut self, path: &RelPath, base: &Entry) -> Result<Option<Entry>> {
+        let Some(wanted) = self.source.current(path, base)? else {
+            crate::remove_below(self.copy, path)?;
+            return Ok(None);
+        };
+        crate::remove_entry(self.workshop, TEMPORARY)?;
+        let like = wanted.base.or(wanted.copy).unwrap_or_default();
+        make_link(self.workshop, TEMPORARY, &wanted.target, &like)?;
+        let Some(parent) = self.copy.find_parent(path)? else { return Ok(None) };
+        fs::renameat(self.workshop, TEMPORARY, &parent, path.name())
+            .map_err(|e| Error::io("put back", self.copy.shown(path), e))?;
+        Ok(Some(Entry { copy: parent.stamp(path.name())?, ..wanted }))
+    }
+
+    /// The same content under another time: a touch, undone without counting as a change.
+    fn retime(&mut self, path: &RelPath, wanted: &Stamp, now: &Stamp) -> Result<()> {
+        if now.is_dir() || wanted.mtime == now.mtime {
+            return Ok(());
+        }
+        let Some(parent) = self.copy.find_parent(path)? else { return Ok(()) };
+        fs::utimensat(&parent, path.name(), &copy::timestamps(wanted.mtime), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|e| Error::io("set time of", self.copy.shown(path), e))
+    }
+
+    /// Directories last, deepest first: putting things into them changes their times, and their modes may forbid it.
+    fn dress_dirs(&mut self, comparison: &Comparison<'_>) -> Result<()> {
+        let above: BTreeSet<_> = self.restored.edits.keys().filter_map(RelPath::parent).collect();
+        for path in above {
+            if let (false, Some(entry)) = (self.dirs.contains_key(&path), comparison.manifest.find(&path)?) {
+                self.dirs.insert(path, entry);
+            }
+        }
+        let dirs = std::mem::take(&mut self.dirs);
+        for (path, entry) in dirs.into_iter().rev() {
+            let Ok(dir) = self.copy.open_dir(&path) else { continue };
+            let like = entry.copy.or(entry.base).unwrap_or_default();
+            let stamp = dress_dir(&dir, &Meta::of(&like, entry.xattrs.clone()))?;
+            self.latest = self.latest.max(stamp.ctime);
+            if let Some(Some(edit)) = self.restored.edits.get_mut(&path) {
+                edit.copy = Some(stamp);
+            }
+        }
+        Ok(())
+    }
+}

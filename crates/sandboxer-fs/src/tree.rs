@@ -1,0 +1,310 @@
+//! A workspace of files: an original, its copy, and the verbs that a strategy needs.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{self, OFlags};
+use rustix::io::Errno;
+use sandboxer_core::contract::{CancelFlag, NoProgress, Progress};
+use sandboxer_core::model::{Change, CommitRequest, CommitResult, DiffKind, DiffView, RelPath};
+use sandboxer_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::Checkpoints;
+use crate::clone::{CloneJob, CloneReport, clone_tree};
+use crate::commit::{self, CommitFiles, Journal, Prepare};
+use crate::content::read_all;
+use crate::copy::{self, Meta, Transfer};
+use crate::diff::{Comparison, differences};
+use crate::durable;
+use crate::filter::{Filter, Patterns};
+use crate::lock::ResourceLock;
+use crate::manifest::Manifest;
+use crate::pool;
+use crate::restore::{Restored, restore};
+use crate::rollback::FromOriginal;
+use crate::root::{Dir, Root, stamp_of_fd};
+use crate::stamp::Stamp;
+use crate::xattrs::{self, Xattrs};
+
+/// What a workspace is made of; kept beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// The directory that is isolated (a single file's parent).
+    pub original: PathBuf,
+    /// What of it.
+    #[serde(default)]
+    pub patterns: Patterns,
+    /// Whether copies share blocks with the original.
+    #[serde(default)]
+    pub reflink: bool,
+}
+
+/// How the work is done.
+#[derive(Clone)]
+pub struct Means {
+    /// On how many threads.
+    pub threads: usize,
+    /// How long to wait for the resource's lock.
+    pub lock_wait: Duration,
+    /// Hears of long work.
+    pub progress: Arc<dyn Progress>,
+    /// Looked at between entries.
+    pub cancel: CancelFlag,
+}
+
+impl Default for Means {
+    fn default() -> Self {
+        Self {
+            threads: pool::default_threads(),
+            lock_wait: Duration::from_secs(10),
+            progress: Arc::new(NoProgress),
+            cancel: CancelFlag::default(),
+        }
+    }
+}
+
+/// An original and its copy.
+pub struct Workspace {
+    home: PathBuf,
+    spec: Spec,
+    original: Root,
+    copy: Root,
+    filter: Filter,
+    means: Means,
+}
+
+const SPEC: &str = "workspace.json";
+const TREE: &str = "tree";
+const BASE: &str = "base.manifest";
+
+impl Workspace {
+    /// Copies `spec`'s original into the existing directory `home`. Where it fails, `home` is the caller's to remove.
+    pub fn create(home: &Path, spec: Spec, means: Means) -> Result<(Self, CloneReport)> {
+        let json = serde_json::to_vec_pretty(&spec).map_err(|e| Error::corrupt(home, e.to_string()))?;
+        let tree = home.join(TREE);
+        std::fs::create_dir(&tree).map_err(|e| Error::io("create directory", &tree, e))?;
+        let space = Self::assemble(home, spec, means)?;
+        let report = clone_tree(&CloneJob {
+            source: &space.original,
+            target: &space.copy,
+            manifest: &home.join(BASE),
+            filter: &space.filter,
+            transfer: space.transfer(),
+            threads: space.means.threads,
+            progress: space.means.progress.as_ref(),
+            cancel: &space.means.cancel,
+        })?;
+        durable::write(&home.join(SPEC), &json)?;
+        Ok((space, report))
+    }
+
+    /// Opens the workspace at `home`.
+    pub fn open(home: &Path, means: Means) -> Result<Self> {
+        let path = home.join(SPEC);
+        let json = std::fs::read(&path).map_err(|e| Error::io("read", &path, e))?;
+        let spec = serde_json::from_slice(&json).map_err(|e| Error::corrupt(&path, e.to_string()))?;
+        Self::assemble(home, spec, means)
+    }
+
+    fn assemble(home: &Path, spec: Spec, means: Means) -> Result<Self> {
+        Ok(Self {
+            original: Root::open(&spec.original)?,
+            copy: Root::open(home.join(TREE))?,
+            filter: Filter::new(&spec.patterns)?,
+            home: home.to_path_buf(),
+            spec,
+            means,
+        })
+    }
+
+    /// Where to work.
+    pub fn path(&self) -> PathBuf {
+        let tree = self.home.join(TREE);
+        match &self.spec.patterns.only {
+            Some(name) => tree.join(name.as_path()),
+            None => tree,
+        }
+    }
+
+    fn transfer(&self) -> Transfer {
+        if self.spec.reflink { Transfer::Reflink } else { Transfer::Bytes }
+    }
+
+    fn files(&self) -> CommitFiles {
+        CommitFiles::new(&self.home)
+    }
+
+    fn base(&self) -> Result<Manifest> {
+        Manifest::load(&self.home.join(BASE))
+    }
+
+    fn comparison<'a>(&'a self, manifest: &'a Manifest) -> Comparison<'a> {
+        Comparison {
+            original: &self.original,
+            copy: &self.copy,
+            manifest,
+            filter: &self.filter,
+            threads: self.means.threads,
+            cancel: &self.means.cancel,
+        }
+    }
+
+    /// The content of a file.
+    pub fn read(&self, path: &RelPath) -> Result<Vec<u8>> {
+        self.check_inside(path)?;
+        let not_found = || Error::not_found("file", path.to_string());
+        let parent = self.copy.find_parent(path)?.ok_or_else(not_found)?;
+        let fd = open_regular(&parent, path)?.ok_or_else(not_found)?;
+        let size = stamp_of_fd(&fd).map_err(|e| Error::io("examine", self.copy.shown(path), e))?.size;
+        read_all(fd, size).map_err(|e| Error::io("read", self.copy.shown(path), e))
+    }
+
+    /// Replaces the content of a file, or makes it and the directories above it.
+    pub fn write(&self, path: &RelPath, content: &[u8]) -> Result<Change> {
+        self.check_inside(path)?;
+        let parent = match path.parent() {
+            Some(parent) => self.copy.create_dirs(&parent, 0o777)?,
+            None => self.copy.as_dir()?,
+        };
+        let workshop = self.workshop()?;
+        replace_file(&workshop, &parent, path, content)
+    }
+
+    /// Refuses paths that the patterns leave out: a write there would never be seen again.
+    fn check_inside(&self, path: &RelPath) -> Result<()> {
+        if self.filter.passes_all(path, false) {
+            return Ok(());
+        }
+        Err(Error::refused(format!("{path} is not part of this workspace (its patterns leave it out)")))
+    }
+
+    fn workshop(&self) -> Result<Dir> {
+        Root::open(&self.home)?.create_dirs(&RelPath::parse("workshop")?, 0o700)
+    }
+
+    /// Everything that differs from the base.
+    pub fn diff(&self) -> Result<DiffView> {
+        let base = self.base()?;
+        Ok(differences(&self.comparison(&base))?.view())
+    }
+
+    /// The lock that a commit holds from before it looks until it is done.
+    pub fn lock(&self) -> Result<ResourceLock> {
+        ResourceLock::acquire(&self.spec.original, self.means.lock_wait, &self.means.cancel)
+    }
+
+    /// Makes a commit ready. The caller holds the lock. With `decided`, it is decided right away.
+    pub fn prepare(&self, request: &CommitRequest, decided: bool) -> Result<CommitResult> {
+        let files = self.files();
+        if commit::is_decided(&files) {
+            commit::finish(&files, &self.original, &self.home.join(BASE))?;
+        }
+        let base = self.base()?;
+        let job = Prepare { comparison: self.comparison(&base), files: &files, request };
+        let journal = commit::prepare(&job)?;
+        let target = if decided { files.journal() } else { files.prepared() };
+        if let Err(error) = journal.publish(&target) {
+            let _ = commit::abort(&files);
+            return Err(error);
+        }
+        let Journal { digest, entries, notices, .. } = journal;
+        Ok(CommitResult { digest, entries, notices, conflicts: Vec::new() })
+    }
+
+    /// Makes what was prepared real; clears up where nothing was. The caller holds the lock.
+    pub fn finish(&self) -> Result<CommitResult> {
+        commit::decide(&self.files())?;
+        commit::finish(&self.files(), &self.original, &self.home.join(BASE))
+    }
+
+    /// Forgets what was prepared.
+    pub fn abort(&self) -> Result<()> {
+        commit::abort(&self.files())
+    }
+
+    /// The base again, within `scope`.
+    pub fn rollback(&self, scope: &[RelPath]) -> Result<Restored> {
+        let base = self.base()?;
+        let transfer = self.transfer();
+        let mut source = FromOriginal { original: &self.original, transfer, buffer: Vec::new() };
+        let mut restored = restore(&self.comparison(&base), scope, &mut source, &self.workshop()?)?;
+        base.rewrite(std::mem::take(&mut restored.edits))?;
+        Ok(restored)
+    }
+
+    fn checkpoints(&self) -> Checkpoints {
+        Checkpoints::new(&self.home.join("checkpoints"))
+    }
+
+    /// Keeps the present state.
+    pub fn checkpoint(&self, name: &str) -> Result<PathBuf> {
+        let base = self.base()?;
+        self.checkpoints().take(name, &self.comparison(&base))
+    }
+
+    /// Brings a kept state back.
+    pub fn restore(&self, name: &str) -> Result<Restored> {
+        let kept = self.checkpoints().load(name)?;
+        let mut source = self.checkpoints().source()?;
+        restore(&self.comparison(&kept), &[], &mut source, &self.workshop()?)
+    }
+}
+
+/// Opens a regular file; `None` where nothing is there. Links and pipes are refused, not followed.
+pub fn open_regular(parent: &Dir, path: &RelPath) -> Result<Option<std::os::fd::OwnedFd>> {
+    let shown = || parent.shown(path.name());
+    let fd = match parent.try_open(path.name(), OFlags::RDONLY | OFlags::NONBLOCK, 0) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP) => {
+            return Err(Error::Refused {
+                reason: format!("{path} is a symbolic link, and links are not followed"),
+                hint: Some("name the file that it points to".to_owned()),
+            });
+        }
+        Err(e) => return Err(Error::io("open", shown(), e)),
+    };
+    let stamp = stamp_of_fd(&fd).map_err(|e| Error::io("examine", shown(), e))?;
+    if stamp.is_file() { Ok(Some(fd)) } else { Err(Error::refused(format!("{path} is not a regular file"))) }
+}
+
+/// Replaces `path` in `parent` by a new file made in `workshop`, keeping mode, owner and attributes of the old one.
+pub fn replace_file(workshop: &Dir, parent: &Dir, path: &RelPath, content: &[u8]) -> Result<Change> {
+    let old = existing(parent, path)?;
+    let temporary = format!("writing-{}", std::process::id());
+    crate::remove_entry(workshop, temporary.as_bytes())?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+    let fd = workshop.open(temporary.as_bytes(), flags, 0o666, "create")?;
+    let failed = |e| Error::io("write", parent.shown(path.name()), e);
+    write_all(&fd, content).map_err(failed)?;
+    if let Some((stamp, xattrs)) = &old {
+        let fresh = stamp_of_fd(&fd).map_err(failed)?;
+        let meta = Meta { mtime: fresh.mtime, ..Meta::of(stamp, xattrs.clone()) };
+        copy::finish_file(&fd, &meta).map_err(failed)?;
+    }
+    fs::renameat(workshop, temporary.as_str(), parent, path.name()).map_err(failed)?;
+    let kind = if old.is_some() { DiffKind::Modified } else { DiffKind::Created };
+    let old_size = old.map(|(stamp, _)| stamp.size);
+    Ok(Change { path: path.clone(), kind, old_size, new_size: content.len() as u64 })
+}
+
+fn existing(parent: &Dir, path: &RelPath) -> Result<Option<(Stamp, Xattrs)>> {
+    let Some(fd) = open_regular(parent, path)? else { return Ok(None) };
+    let failed = |e| Error::io("examine", parent.shown(path.name()), e);
+    Ok(Some((stamp_of_fd(&fd).map_err(failed)?, xattrs::read(&fd).map_err(failed)?)))
+}
+
+fn write_all(fd: impl AsFd, content: &[u8]) -> rustix::io::Result<()> {
+    let mut rest = content;
+    while !rest.is_empty() {
+        match rustix::io::write(&fd, rest) {
+            Ok(n) => rest = &rest[n..],
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
