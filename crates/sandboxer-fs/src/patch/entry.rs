@@ -14,7 +14,7 @@ use super::align::LineDiff;
 use super::hunk::{hunks_of, render_hunk, render_whole};
 use super::is_binary;
 use super::literal::write_literal;
-use super::quote::write_name;
+use super::quote::{write_name, write_word};
 
 const NO_BLOB: &str = "0000000000000000000000000000000000000000";
 const NO_FILE: &str = "/dev/null";
@@ -197,11 +197,13 @@ fn shared_ends(old: &[u8], new: &[u8]) -> usize {
     prefix + rest.take_while(|(old, new)| old == new).count()
 }
 
+/// Git leaves a name with spaces bare here; `patch`, which knows an empty or merely renamed file from this line alone,
+/// cannot tell where it ends. Both understand quotes.
 fn write_git_line(out: &mut dyn Write, old: &RelPath, new: &RelPath) -> io::Result<()> {
     out.write_all(b"diff --git ")?;
-    write_name(out, "a/", old.as_bytes())?;
+    write_word(out, "a/", old.as_bytes())?;
     out.write_all(b" ")?;
-    write_name(out, "b/", new.as_bytes())?;
+    write_word(out, "b/", new.as_bytes())?;
     writeln!(out)
 }
 
@@ -238,4 +240,193 @@ fn blob_id(content: &[u8]) -> String {
     hasher.update(format!("blob {}\0", content.len()));
     hasher.update(content);
     HEXLOWER.encode(&hasher.finalize())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text).unwrap()
+    }
+
+    fn node(node_type: NodeType, mode: u32) -> Node {
+        Node { node_type, mode, uid: 0, gid: 0, size: 0, digest: None, target: None, xattrs: None }
+    }
+
+    fn file() -> Option<Node> {
+        Some(node(NodeType::File, 0o644))
+    }
+
+    fn executable() -> Option<Node> {
+        Some(node(NodeType::File, 0o755))
+    }
+
+    fn entry(kind: DiffKind, old: Option<Node>, new: Option<Node>) -> DiffEntry {
+        DiffEntry { old, new, ..DiffEntry::new(path("dir/f"), kind) }
+    }
+
+    fn render(entry: &DiffEntry, old: Option<&[u8]>, new: Option<&[u8]>) -> String {
+        let mut out = Vec::new();
+        render_entry(entry, old, new, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    const EMPTY_BLOB: &str = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391";
+    const HELLO_BLOB: &str = "ce013625030ba8dba906f756967f9e9ca394464a";
+
+    #[test]
+    fn blob_ids_are_gits() {
+        assert_eq!(blob_id(b""), EMPTY_BLOB);
+        assert_eq!(blob_id(b"hello\n"), HELLO_BLOB);
+    }
+
+    #[test]
+    fn created_files() {
+        let entry = entry(DiffKind::Created, None, executable());
+        assert_eq!(
+            render(&entry, None, Some(b"hello\n")),
+            format!(
+                "diff --git a/dir/f b/dir/f\nnew file mode 100755\nindex {NO_BLOB}..{HELLO_BLOB}\n\
+                 --- /dev/null\n+++ b/dir/f\n@@ -0,0 +1 @@\n+hello\n"
+            )
+        );
+        assert_eq!(
+            render(&entry, None, Some(b"")),
+            format!("diff --git a/dir/f b/dir/f\nnew file mode 100755\nindex {NO_BLOB}..{EMPTY_BLOB}\n")
+        );
+    }
+
+    #[test]
+    fn deleted_files() {
+        assert_eq!(
+            render(&entry(DiffKind::Deleted, file(), None), Some(b"hello\n"), None),
+            format!(
+                "diff --git a/dir/f b/dir/f\ndeleted file mode 100644\nindex {HELLO_BLOB}..{NO_BLOB}\n\
+                 --- a/dir/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-hello\n"
+            )
+        );
+    }
+
+    #[test]
+    fn modified_content_with_and_without_another_mode() {
+        let body = "--- a/dir/f\n+++ b/dir/f\n@@ -0,0 +1 @@\n+hello\n";
+        assert_eq!(
+            render(&entry(DiffKind::Modified, file(), file()), Some(b""), Some(b"hello\n")),
+            format!("diff --git a/dir/f b/dir/f\nindex {EMPTY_BLOB}..{HELLO_BLOB} 100644\n{body}")
+        );
+        assert_eq!(
+            render(&entry(DiffKind::Modified, file(), executable()), Some(b""), Some(b"hello\n")),
+            format!(
+                "diff --git a/dir/f b/dir/f\nold mode 100644\nnew mode 100755\n\
+                 index {EMPTY_BLOB}..{HELLO_BLOB}\n{body}"
+            )
+        );
+    }
+
+    #[test]
+    fn metadata_shows_as_far_as_git_has_words_for_it() {
+        let mode = "diff --git a/dir/f b/dir/f\nold mode 100644\nnew mode 100755\n";
+        assert_eq!(render(&entry(DiffKind::Metadata, file(), executable()), None, None), mode);
+        assert_eq!(render(&entry(DiffKind::Metadata, file(), executable()), Some(b"x"), Some(b"x")), mode);
+        let owner = Some(Node { uid: 5, ..node(NodeType::File, 0o600) });
+        assert_eq!(render(&entry(DiffKind::Metadata, file(), owner), None, None), "");
+        assert_eq!(render(&entry(DiffKind::Modified, file(), file()), Some(b"x"), Some(b"x")), "");
+    }
+
+    fn renamed(old: Option<Node>, new: Option<Node>) -> DiffEntry {
+        DiffEntry { from: Some(path("was here")), ..entry(DiffKind::Renamed, old, new) }
+    }
+
+    #[test]
+    fn renames() {
+        let head = "diff --git \"a/was here\" b/dir/f\n";
+        let names = "rename from was here\nrename to dir/f\n";
+        assert_eq!(
+            render(&renamed(file(), file()), Some(b"x"), Some(b"x")),
+            format!("{head}similarity index 100%\n{names}")
+        );
+        let changed = render(&renamed(file(), executable()), Some(b"one\ntwo\n"), Some(b"one\nthree\n"));
+        let expected = format!(
+            "{head}old mode 100644\nnew mode 100755\nsimilarity index 40%\n{names}index {}..{}\n\
+             --- a/was here\t\n+++ b/dir/f\n@@ -1,2 +1,2 @@\n one\n-two\n+three\n",
+            blob_id(b"one\ntwo\n"),
+            blob_id(b"one\nthree\n"),
+        );
+        assert_eq!(changed, expected);
+        let binary = render(&renamed(file(), file()), Some(b"\0 same\x01 end"), Some(b"\0 same\x02 end"));
+        assert!(binary.contains("similarity index 90%\n"), "{binary}");
+    }
+
+    #[test]
+    fn equal_digests_spare_the_content_of_a_rename() {
+        let known = || Some(Node { digest: Some("blake3:1".into()), ..node(NodeType::File, 0o644) });
+        assert!(render(&renamed(known(), known()), None, None).contains("similarity index 100%"));
+    }
+
+    #[test]
+    fn symbolic_links_are_files_with_a_target() {
+        let link = |to: &str| Some(Node { target: Some(to.into()), ..node(NodeType::Symlink, 0o777) });
+        let shown = render(&entry(DiffKind::Modified, link("a"), link("b")), None, None);
+        assert!(shown.contains(" 120000\n--- a/dir/f\n+++ b/dir/f\n"), "{shown}");
+        assert!(shown.ends_with("-a\n\\ No newline at end of file\n+b\n\\ No newline at end of file\n"));
+        let exact = render(&entry(DiffKind::Created, None, link("lossy")), None, Some(b"exact"));
+        assert!(exact.contains("new file mode 120000\n") && exact.contains("+exact\n"), "{exact}");
+    }
+
+    #[test]
+    fn another_type_is_a_deletion_and_a_creation() {
+        let link = Some(Node { target: Some("t".into()), ..node(NodeType::Symlink, 0o777) });
+        let shown = render(&entry(DiffKind::Type, file(), link), Some(b"hello\n"), Some(b"t"));
+        let (deleted, created) = (shown.find("deleted file mode 100644"), shown.find("new file mode 120000"));
+        assert!(deleted.unwrap() < created.unwrap());
+        assert_eq!(shown.matches("diff --git").count(), 2);
+        let directory = Some(node(NodeType::Directory, 0o755));
+        let shown = render(&entry(DiffKind::Type, file(), directory.clone()), Some(b"x"), None);
+        assert!(shown.contains("deleted file mode") && !shown.contains("new file mode"), "{shown}");
+        let shown = render(&entry(DiffKind::Type, directory, file()), None, Some(b"x"));
+        assert!(shown.contains("new file mode") && !shown.contains("deleted file mode"), "{shown}");
+    }
+
+    #[test]
+    fn what_git_has_no_word_for_is_passed_over() {
+        for node_type in
+            [NodeType::Directory, NodeType::Fifo, NodeType::Socket, NodeType::Device, NodeType::Other]
+        {
+            let there = || Some(node(node_type, 0o755));
+            assert_eq!(render(&entry(DiffKind::Created, None, there()), None, None), "");
+            assert_eq!(render(&entry(DiffKind::Deleted, there(), None), None, None), "");
+            assert_eq!(render(&entry(DiffKind::Metadata, there(), there()), None, None), "");
+        }
+    }
+
+    #[test]
+    fn binaries_hold_both_directions() {
+        let shown = render(&entry(DiffKind::Modified, file(), file()), Some(b"\0"), Some(b"\0\0"));
+        let body = shown.split_once("GIT binary patch\n").unwrap().1;
+        assert!(
+            body.starts_with("literal 2\n") && body.contains("\n\nliteral 1\n") && body.ends_with("\n\n")
+        );
+        let created = render(&entry(DiffKind::Created, None, file()), None, Some(b"\0"));
+        assert!(created.contains("GIT binary patch\nliteral 1\n") && created.contains("\nliteral 0\n"));
+        let told = DiffEntry { binary: true, ..entry(DiffKind::Deleted, file(), None) };
+        assert!(render(&told, Some(b"text\n"), None).contains("GIT binary patch\nliteral 0\n"));
+    }
+
+    #[test]
+    fn a_missing_content_is_an_error_that_names_the_path() {
+        let cases = [
+            (entry(DiffKind::Created, None, file()), None),
+            (entry(DiffKind::Deleted, file(), None), None),
+            (entry(DiffKind::Modified, file(), file()), Some(&b"x"[..])),
+        ];
+        for (entry, old) in cases {
+            let error =
+                render_entry(&entry, if entry.new.is_some() { old } else { None }, None, &mut Vec::new());
+            let error = error.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+            assert!(error.to_string().contains("dir/f"), "{error}");
+        }
+    }
 }

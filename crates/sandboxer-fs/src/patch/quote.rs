@@ -3,17 +3,24 @@
 
 use std::io::{self, Write};
 
-/// Writes `prefix` and `path` as one name, quoted if any byte of the path asks for it.
+/// Writes `prefix` and `path` as one name that ends with its line; quoted if any byte of the path asks for it, or a space
+/// at its end, which `patch` would drop.
 pub(super) fn write_name(out: &mut dyn Write, prefix: &str, path: &[u8]) -> io::Result<()> {
-    if !path.iter().any(|byte| needs_escape(*byte)) {
-        out.write_all(prefix.as_bytes())?;
-        return out.write_all(path);
-    }
-    write!(out, "\"{prefix}")?;
-    for byte in path {
-        write_escaped(out, *byte)?;
-    }
-    out.write_all(b"\"")
+    let quoted = path.ends_with(b" ") || path.iter().any(|byte| needs_escape(*byte));
+    write_quoted_if(quoted, out, prefix, path)
+}
+
+/// The same for a name that more follows on its line: a space asks for quotes too.
+pub(super) fn write_word(out: &mut dyn Write, prefix: &str, path: &[u8]) -> io::Result<()> {
+    write_quoted_if(path.iter().any(|byte| *byte == b' ' || needs_escape(*byte)), out, prefix, path)
+}
+
+fn write_quoted_if(quoted: bool, out: &mut dyn Write, prefix: &str, path: &[u8]) -> io::Result<()> {
+    let quote: &[u8] = if quoted { b"\"" } else { b"" };
+    out.write_all(quote)?;
+    out.write_all(prefix.as_bytes())?;
+    path.iter().try_for_each(|byte| write_escaped(out, *byte))?;
+    out.write_all(quote)
 }
 
 /// What git quotes with `core.quotePath` on, its default: control bytes, `"`, `\`, and all that is not ASCII.
@@ -55,6 +62,14 @@ mod tests {
     }
 
     #[test]
+    fn a_word_cannot_hold_a_space() {
+        let mut out = Vec::new();
+        write_word(&mut out, "a/", b"with space").unwrap();
+        write_word(&mut out, "b/", b"without").unwrap();
+        assert_eq!(out, b"\"a/with space\"b/without");
+    }
+
+    #[test]
     fn odd_names_are_quoted_as_git_does() {
         assert_eq!(quoted("a/", b"x\ty"), r#""a/x\ty""#);
         assert_eq!(quoted("", b"q\"b\\n\n"), r#""q\"b\\n\n""#);
@@ -62,5 +77,6 @@ mod tests {
         assert_eq!(quoted("", b"\x01\x1b\x7f"), r#""\001\033\177""#);
         assert_eq!(quoted("", "é".as_bytes()), r#""\303\251""#);
         assert_eq!(quoted("", b"\xff z"), r#""\377 z""#);
+        assert_eq!(quoted("b/", b"end "), r#""b/end ""#);
     }
 }
