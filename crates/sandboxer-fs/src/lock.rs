@@ -1,7 +1,7 @@
 //! The lock on a resource, which other state directories and other users meet too.
 //!
-//! A commit takes its resource's root exclusively and every directory above it shared. So commits to `/repo` and to
-//! `/repo/sub` exclude each other, and commits to `/repo/a` and `/repo/b` do not.
+//! A commit takes its resource exclusively (the directory, or the one file) and every directory above it shared. So commits
+//! to `/repo` and to `/repo/sub` exclude each other, and commits to `/repo/a` and `/repo/b` do not.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -23,27 +23,49 @@ pub struct ResourceLock {
 }
 
 impl ResourceLock {
-    /// Locks the directory `root`, waiting up to `wait`.
-    pub fn acquire(root: &Path, wait: Duration, cancel: &CancelFlag) -> Result<Self> {
+    /// Locks the directory or file at `resource`, waiting up to `wait`.
+    pub fn acquire(resource: &Path, wait: Duration, cancel: &CancelFlag) -> Result<Self> {
         let deadline = Instant::now() + wait;
         let mut held = Vec::new();
-        let above: Vec<_> = root.ancestors().skip(1).collect();
+        let above: Vec<_> = resource.ancestors().skip(1).collect();
         for dir in above.into_iter().rev().filter(|d| !d.as_os_str().is_empty()) {
-            match open_dir(dir) {
+            match open(dir) {
                 Ok(fd) => held.push(lock(fd, dir, FlockOperation::NonBlockingLockShared, deadline, cancel)?),
                 // Whoever may not read a directory cannot make a sandbox of it either.
                 Err(Errno::ACCESS) => {}
                 Err(e) => return Err(Error::io("open directory", dir, e)),
             }
         }
-        let fd = open_dir(root).map_err(|e| Error::io("open directory", root, e))?;
-        held.push(lock(fd, root, FlockOperation::NonBlockingLockExclusive, deadline, cancel)?);
+        held.push(lock_itself(resource, deadline, cancel)?);
         Ok(Self { _held: held })
     }
 }
 
-fn open_dir(path: &Path) -> rustix::io::Result<OwnedFd> {
-    fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+/// Locks the resource itself. A file may have been replaced by the commit that was waited for: then the lock is on a file
+/// that nobody finds any more, and the one that is there now is locked instead.
+fn lock_itself(resource: &Path, deadline: Instant, cancel: &CancelFlag) -> Result<OwnedFd> {
+    loop {
+        let fd = match open(resource) {
+            Ok(fd) => fd,
+            // A file that is gone is locked by its directory.
+            Err(Errno::NOENT) if resource.parent().is_some_and(Path::exists) => {
+                let parent = resource.parent().unwrap_or(resource);
+                open(parent).map_err(|e| Error::io("open directory", parent, e))?
+            }
+            Err(e) => return Err(Error::io("open", resource, e)),
+        };
+        let fd = lock(fd, resource, FlockOperation::NonBlockingLockExclusive, deadline, cancel)?;
+        let identity = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
+        let now = fs::stat(resource).map(identity);
+        let ours = fs::fstat(&fd).map(identity);
+        if now.is_err() || now == ours {
+            return Ok(fd);
+        }
+    }
+}
+
+fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
+    fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
 }
 
 fn lock(fd: OwnedFd, path: &Path, how: FlockOperation, deadline: Instant, cancel: &CancelFlag) -> Result<OwnedFd> {
@@ -93,7 +115,22 @@ mod tests {
         assert!(matches!(take(&sub), Err(Error::Busy { .. })));
         drop(whole);
         assert!(take(&sub).is_ok());
-        assert!(take(&temp.path().join("missing")).is_err());
+        assert!(take(&temp.path().join("missing/below")).is_err());
+    }
+
+    #[test]
+    fn files_of_one_directory_are_locked_one_by_one() {
+        let temp = tempfile::tempdir().unwrap();
+        let (one, two) = (temp.path().join("one"), temp.path().join("two"));
+        std::fs::write(&one, "1").unwrap();
+        std::fs::write(&two, "2").unwrap();
+        let first = take(&one).unwrap();
+        let second = take(&two).unwrap();
+        assert!(matches!(take(&one), Err(Error::Busy { .. })));
+        assert!(matches!(take(temp.path()), Err(Error::Busy { .. })));
+        drop((first, second));
+        std::fs::remove_file(&one).unwrap();
+        assert!(take(&one).is_ok());
     }
 
     #[test]

@@ -193,7 +193,11 @@ impl Workspace {
 
     /// The lock that a commit holds from before it looks until it is done.
     pub fn lock(&self) -> Result<ResourceLock> {
-        ResourceLock::acquire(&self.spec.original, self.means.lock_wait, &self.means.cancel)
+        let resource = match &self.spec.patterns.only {
+            Some(name) => self.spec.original.join(name.as_path()),
+            None => self.spec.original.clone(),
+        };
+        ResourceLock::acquire(&resource, self.means.lock_wait, &self.means.cancel)
     }
 
     /// Makes a commit ready. The caller holds the lock. With `decided`, it is decided right away.
@@ -274,12 +278,14 @@ pub fn open_regular(parent: &Dir, path: &RelPath) -> Result<Option<std::os::fd::
 /// Replaces `path` in `parent` by a new file made in `workshop`, keeping mode, owner and attributes of the old one.
 pub fn replace_file(workshop: &Dir, parent: &Dir, path: &RelPath, content: &[u8]) -> Result<Change> {
     let old = existing(parent, path)?;
-    let temporary = format!("writing-{}", std::process::id());
+    let temporary = format!(".sandboxer-writing-{}", std::process::id());
     crate::remove_entry(workshop, temporary.as_bytes())?;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
     let fd = workshop.open(temporary.as_bytes(), flags, 0o666, "create")?;
     let failed = |e| Error::io("write", parent.shown(path.name()), e);
     write_all(&fd, content).map_err(failed)?;
+    // Cheap for what is written by hand, and right where the file is the resource's own.
+    fs::fsync(&fd).map_err(failed)?;
     if let Some((stamp, xattrs)) = &old {
         let fresh = stamp_of_fd(&fd).map_err(failed)?;
         let meta = Meta { mtime: fresh.mtime, ..Meta::of(stamp, xattrs.clone()) };

@@ -1,0 +1,238 @@
+//! The strategy behind `filesystem_copy` and `copy_on_write`: a copy of the resource, compared with its base.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use sandboxer_core::contract::{Capabilities, SandboxStrategy};
+use sandboxer_core::model::{
+    Change, CheckpointId, CommitRequest, CommitResult, DiffView, Phase, PlanId, RelPath, Resource, RollbackResult,
+    SandboxRef,
+};
+use sandboxer_core::registry::{StrategyContext, StrategyOptions};
+use sandboxer_core::{Error, Result};
+use sandboxer_fs::filter::Patterns;
+use sandboxer_fs::lock::ResourceLock;
+use sandboxer_fs::restore::Restored;
+use sandboxer_fs::tree::{Spec, Workspace};
+
+use crate::options::FileOptions;
+use crate::probe;
+use crate::scratch::{self, NewWorkspace};
+
+/// How the copy is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Blocks are shared with the original, or the strategy falls back to a plain copy and says so.
+    Reflink,
+    /// Bytes are copied.
+    Bytes,
+}
+
+/// Name of the strategy that `copy_on_write` falls back to.
+pub const FALLBACK: &str = "filesystem_copy";
+
+/// A strategy that copies.
+pub struct CopyStrategy {
+    name: String,
+    mode: Mode,
+    options: FileOptions,
+    context: StrategyContext,
+    /// Locks held from prepare to finish, by workspace.
+    held: Mutex<HashMap<PathBuf, ResourceLock>>,
+}
+
+/// What both can do.
+pub fn capabilities() -> Capabilities {
+    Capabilities {
+        isolates: true,
+        file_tree: true,
+        two_phase: true,
+        select_paths: true,
+        scoped_rollback: true,
+        checkpoints: true,
+        keeps_base: false,
+        resource_types: ["fs-directory", "fs-file", "fs-mount"].map(str::to_owned).to_vec(),
+    }
+}
+
+impl CopyStrategy {
+    /// A strategy called `name`.
+    pub fn new(name: &str, mode: Mode, options: &StrategyOptions, context: &StrategyContext) -> Result<Self> {
+        let options = FileOptions::parse(name, options)?;
+        Ok(Self { name: name.to_owned(), mode, options, context: context.clone(), held: Mutex::default() })
+    }
+
+    fn open(&self, sandbox: &SandboxRef) -> Result<Workspace> {
+        Workspace::open(&home_of(sandbox)?, self.options.means(&self.context))
+    }
+
+    /// Where blocks can be shared with `original`, or why nowhere.
+    fn sharing_root(&self, original: &Path) -> Result<PathBuf, String> {
+        let roots = scratch::on_filesystem_of(&self.context.home, original, self.options.scratch.as_deref());
+        let mut reason = "no directory on its filesystem can be written".to_owned();
+        for root in roots {
+            match probe::can_share(&root) {
+                Ok(()) => return Ok(root),
+                Err(why) => reason = why,
+            }
+        }
+        Err(reason)
+    }
+
+    fn make(&self, plan: &PlanId, resource: &Resource, root: &Path, spec: Spec, name: &str) -> Result<SandboxRef> {
+        let new = NewWorkspace::create(&self.context.home, root, plan, resource)?;
+        let (space, _) = Workspace::create(new.path(), spec, self.options.means(&self.context))?;
+        let path = space.path();
+        let home = new.keep();
+        Ok(SandboxRef::new(plan.clone(), resource.id.clone(), name)
+            .with_path("path", &path)
+            .with_path("base", resource.path())
+            .with_path("dir", &home))
+    }
+
+    fn hold(&self, home: PathBuf, lock: ResourceLock) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(home, lock);
+    }
+
+    fn let_go(&self, home: &Path) -> Option<ResourceLock> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(home)
+    }
+
+    fn prepare(&self, space: &Workspace, home: PathBuf, request: &CommitRequest) -> Result<CommitResult> {
+        let lock = space.lock()?;
+        let prepared = space.prepare(request, false)?;
+        self.hold(home, lock);
+        Ok(prepared)
+    }
+
+    fn finish(&self, space: &Workspace, home: &Path) -> Result<CommitResult> {
+        let _lock = match self.let_go(home) {
+            Some(lock) => lock,
+            None => space.lock()?,
+        };
+        space.finish()
+    }
+
+    fn whole(&self, space: &Workspace, request: &CommitRequest) -> Result<CommitResult> {
+        let _lock = space.lock()?;
+        space.prepare(request, true)?;
+        space.finish()
+    }
+}
+
+fn home_of(sandbox: &SandboxRef) -> Result<PathBuf> {
+    let dir = sandbox.text("dir").map(PathBuf::from);
+    dir.ok_or_else(|| Error::corrupt(sandbox.resource_id.as_str(), "its ref has no directory"))
+}
+
+/// What of the filesystem a resource is: a directory, or one name in its parent.
+fn spec_of(resource: &Resource, mut patterns: Patterns, home: &Path) -> Result<Spec> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = resource.path();
+    let original = match (path.is_dir(), path.parent(), path.file_name()) {
+        (true, _, _) => path.to_path_buf(),
+        (false, Some(parent), Some(name)) => {
+            patterns.only = Some(RelPath::single(name.as_bytes())?);
+            parent.to_path_buf()
+        }
+        _ => return Err(Error::not_found("resource", resource.location.clone())),
+    };
+    if let Ok(inside) = home.strip_prefix(&original)
+        && !inside.as_os_str().is_empty()
+    {
+        patterns.skip.push(RelPath::parse(inside)?);
+    }
+    Ok(Spec { original, patterns, reflink: false })
+}
+
+fn no_fallback(resource: &Resource) -> bool {
+    resource.properties.get("no_fallback").is_some_and(|v| v == true)
+}
+
+impl SandboxStrategy for CopyStrategy {
+    fn create(&self, plan_id: &PlanId, resource: &Resource) -> Result<SandboxRef> {
+        let patterns = self.options.patterns(resource);
+        let spec = spec_of(resource, patterns, &self.context.home)?;
+        let plain = self.options.scratch.clone().unwrap_or_else(|| scratch::in_state(&self.context.home));
+        if self.mode == Mode::Bytes {
+            return self.make(plan_id, resource, &plain, spec, &self.name);
+        }
+        match self.sharing_root(&spec.original) {
+            Ok(root) => self.make(plan_id, resource, &root, Spec { reflink: true, ..spec }, &self.name),
+            Err(reason) if no_fallback(resource) => {
+                Err(Error::Unavailable { strategy: self.name.clone(), path: resource.path().into(), reason })
+            }
+            Err(reason) => {
+                let made = self.make(plan_id, resource, &plain, spec, FALLBACK)?;
+                Ok(made.with("fallback_reason", reason))
+            }
+        }
+    }
+
+    fn read(&self, sandbox: &SandboxRef, path: &RelPath) -> Result<Vec<u8>> {
+        self.open(sandbox)?.read(path)
+    }
+
+    fn write(&self, sandbox: &SandboxRef, path: &RelPath, content: &[u8]) -> Result<Change> {
+        self.open(sandbox)?.write(path, content)
+    }
+
+    fn diff(&self, sandbox: &SandboxRef) -> Result<DiffView> {
+        self.open(sandbox)?.diff()
+    }
+
+    fn commit(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
+        let space = self.open(sandbox)?;
+        let home = home_of(sandbox)?;
+        match request.phase {
+            Phase::Whole => self.whole(&space, request),
+            Phase::Prepare => self.prepare(&space, home, request),
+            Phase::Finish => self.finish(&space, &home),
+            Phase::Abort => {
+                let aborted = space.abort();
+                drop(self.let_go(&home));
+                aborted.map(|()| CommitResult::default())
+            }
+        }
+    }
+
+    fn rollback(&self, sandbox: &SandboxRef) -> Result<RollbackResult> {
+        let restored = self.open(sandbox)?.rollback(&sandbox.scope())?;
+        Ok(rollback_result(None, &restored, "rolled back to the base"))
+    }
+
+    fn checkpoint(&self, sandbox: &SandboxRef, checkpoint_id: &CheckpointId) -> Result<Option<PathBuf>> {
+        self.open(sandbox)?.checkpoint(checkpoint_id.as_str()).map(Some)
+    }
+
+    fn restore_checkpoint(&self, sandbox: &SandboxRef, checkpoint_id: &CheckpointId) -> Result<RollbackResult> {
+        let restored = self.open(sandbox)?.restore(checkpoint_id.as_str())?;
+        let done = format!("restored checkpoint {checkpoint_id}");
+        Ok(rollback_result(Some(checkpoint_id.clone()), &restored, &done))
+    }
+
+    fn cleanup(&self, sandbox: &SandboxRef) -> Result<()> {
+        let home = home_of(sandbox)?;
+        if home.exists() {
+            // A stage on another filesystem goes with the workspace. A decided commit is finished first.
+            if let Ok(space) = Workspace::open(&home, self.options.means(&self.context)) {
+                space.abort().or_else(|_| self.finish(&space, &home).map(drop))?;
+            }
+        }
+        drop(self.let_go(&home));
+        sandboxer_fs::remove_tree(&home)
+    }
+}
+
+fn rollback_result(checkpoint_id: Option<CheckpointId>, restored: &Restored, done: &str) -> RollbackResult {
+    let mut message = format!("{done}: {} entries changed back", restored.count);
+    if let Some(first) = restored.gone.first() {
+        let others = restored.gone.len() - 1;
+        message += &format!("; {first} is gone from the original and stays away");
+        if others > 0 {
+            message += &format!(" ({others} more like it)");
+        }
+    }
+    RollbackResult { success: true, checkpoint_id, restored_files: restored.count, message }
+}

@@ -1,0 +1,158 @@
+//! No isolation at all: what is written goes straight through to the resource, and is journaled on the way.
+//!
+//! The diff shows what went through and nothing else; a rollback undoes just that, and refuses where somebody else has written
+//! over it since; a commit accepts it and forgets how to undo it. Programs that work in the resource by themselves go
+//! unseen: this strategy is for callers that use `write`, and want a way back.
+
+mod journal;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sandboxer_core::contract::{Capabilities, SandboxStrategy};
+use sandboxer_core::model::{
+    Change, CheckpointId, CommitRequest, CommitResult, DiffView, Phase, PlanId, RelPath, Resource, RollbackResult,
+    SandboxRef,
+};
+use sandboxer_core::registry::{StrategyContext, StrategyEntry, StrategyOptions};
+use sandboxer_core::{Error, Result};
+use sandboxer_fs::content::read_all;
+use sandboxer_fs::lock::ResourceLock;
+use sandboxer_fs::root::{Root, stamp_of_fd};
+use sandboxer_fs::tree::open_regular;
+
+use crate::options::FileOptions;
+use crate::scratch::{self, NewWorkspace};
+use journal::WriteLog;
+
+/// The name it is registered under.
+pub const NAME: &str = "none";
+
+/// The registration.
+pub fn entry() -> StrategyEntry {
+    StrategyEntry {
+        name: NAME.to_owned(),
+        summary: "no isolation: writes go straight through and can be undone".to_owned(),
+        origin: "built-in".to_owned(),
+        capabilities: Capabilities {
+            isolates: false,
+            scoped_rollback: true,
+            checkpoints: true,
+            resource_types: ["fs-directory", "fs-file", "fs-mount"].map(str::to_owned).to_vec(),
+            ..Capabilities::default()
+        },
+        options: StrategyOptions::new(),
+        factory: Arc::new(|name, options, context| Ok(Arc::new(NoIsolation::new(name, options, context)?))),
+    }
+}
+
+struct NoIsolation {
+    name: String,
+    options: FileOptions,
+    context: StrategyContext,
+}
+
+impl NoIsolation {
+    fn new(name: &str, options: &StrategyOptions, context: &StrategyContext) -> Result<Self> {
+        let options = FileOptions::parse(name, options)?;
+        Ok(Self { name: name.to_owned(), options, context: context.clone() })
+    }
+
+    /// The log of a sandbox, and the resource below which it writes.
+    fn open(&self, sandbox: &SandboxRef) -> Result<WriteLog> {
+        let missing = || Error::corrupt(sandbox.resource_id.as_str(), "its ref has no directory");
+        let home = sandbox.text("dir").map(PathBuf::from).ok_or_else(missing)?;
+        let resource = sandbox.sandbox_path().ok_or_else(missing)?;
+        WriteLog::open(&home, &resource)
+    }
+
+    fn lock(&self, sandbox: &SandboxRef) -> Result<ResourceLock> {
+        let means = self.options.means(&self.context);
+        let resource = sandbox.sandbox_path().unwrap_or_default();
+        ResourceLock::acquire(&resource, means.lock_wait, &means.cancel)
+    }
+
+    fn unsupported(&self, what: &'static str) -> Error {
+        let reason = "what is written is in the resource already".to_owned();
+        Error::Unsupported { strategy: self.name.clone(), what, reason }
+    }
+}
+
+impl SandboxStrategy for NoIsolation {
+    fn create(&self, plan_id: &PlanId, resource: &Resource) -> Result<SandboxRef> {
+        let root = scratch::in_state(&self.context.home);
+        let new = NewWorkspace::create(&self.context.home, &root, plan_id, resource)?;
+        WriteLog::open(new.path(), resource.path())?;
+        let home = new.keep();
+        Ok(SandboxRef::new(plan_id.clone(), resource.id.clone(), &self.name)
+            .with_path("path", resource.path())
+            .with_path("base", resource.path())
+            .with_path("dir", &home))
+    }
+
+    fn read(&self, sandbox: &SandboxRef, path: &RelPath) -> Result<Vec<u8>> {
+        let log = self.open(sandbox)?;
+        log.check_inside(path)?;
+        read_below(log.root(), path)
+    }
+
+    fn write(&self, sandbox: &SandboxRef, path: &RelPath, content: &[u8]) -> Result<Change> {
+        let _lock = self.lock(sandbox)?;
+        self.open(sandbox)?.write(path, content)
+    }
+
+    fn diff(&self, sandbox: &SandboxRef) -> Result<DiffView> {
+        self.open(sandbox)?.diff()
+    }
+
+    fn commit(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
+        match request.phase {
+            Phase::Prepare => return Err(self.unsupported("prepare a commit")),
+            Phase::Finish | Phase::Abort => return Ok(CommitResult::default()),
+            Phase::Whole if !request.paths.is_empty() => return Err(self.unsupported("commit a part")),
+            Phase::Whole => {}
+        }
+        let log = self.open(sandbox)?;
+        let DiffView { digest, entries } = log.diff()?;
+        if let Some(expected) = request.digest.clone().filter(|d| *d != digest) {
+            return Err(Error::DigestMismatch { expected, found: digest });
+        }
+        log.accept()?;
+        Ok(CommitResult { digest, entries, ..CommitResult::default() })
+    }
+
+    fn rollback(&self, sandbox: &SandboxRef) -> Result<RollbackResult> {
+        let _lock = self.lock(sandbox)?;
+        let count = self.open(sandbox)?.undo(0, &sandbox.scope())?;
+        let message = format!("undid {count} of the files written through this sandbox");
+        Ok(RollbackResult { success: true, checkpoint_id: None, restored_files: count, message })
+    }
+
+    fn checkpoint(&self, sandbox: &SandboxRef, checkpoint_id: &CheckpointId) -> Result<Option<PathBuf>> {
+        self.open(sandbox)?.mark(checkpoint_id.as_str()).map(Some)
+    }
+
+    fn restore_checkpoint(&self, sandbox: &SandboxRef, checkpoint_id: &CheckpointId) -> Result<RollbackResult> {
+        let _lock = self.lock(sandbox)?;
+        let log = self.open(sandbox)?;
+        let count = log.undo(log.marked(checkpoint_id.as_str())?, &[])?;
+        let message = format!("undid {count} of the files written since checkpoint {checkpoint_id}");
+        let checkpoint_id = Some(checkpoint_id.clone());
+        Ok(RollbackResult { success: true, checkpoint_id, restored_files: count, message })
+    }
+
+    fn cleanup(&self, sandbox: &SandboxRef) -> Result<()> {
+        match sandbox.text("dir") {
+            Some(home) => sandboxer_fs::remove_tree(home.as_ref()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn read_below(root: &Root, path: &RelPath) -> Result<Vec<u8>> {
+    let not_found = || Error::not_found("file", path.to_string());
+    let parent = root.find_parent(path)?.ok_or_else(not_found)?;
+    let fd = open_regular(&parent, path)?.ok_or_else(not_found)?;
+    let size = stamp_of_fd(&fd).map_err(|e| Error::io("examine", root.shown(path), e))?.size;
+    read_all(fd, size).map_err(|e| Error::io("read", root.shown(path), e))
+}

@@ -1,0 +1,155 @@
+//! Where workspaces live.
+//!
+//! A workspace is a directory `ws_…` in a scratch root: the state directory's own, or one on the resource's filesystem. Every
+//! root is listed in the state directory before anything is made in it, and every workspace says whose it is, so that what a
+//! crash leaves behind can be found.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::model::{PlanId, Resource};
+use sandboxer_core::{Error, Result};
+use sandboxer_fs::{durable, lock};
+use ulid::Ulid;
+
+/// A workspace directory while it is being filled: removed again unless kept, and locked so that no clean-up takes it.
+#[must_use = "the workspace is removed unless it is kept"]
+pub struct NewWorkspace {
+    path: PathBuf,
+    _lock: File,
+    kept: bool,
+}
+
+impl NewWorkspace {
+    /// Makes a workspace directory in `root`, which belongs to the state directory `home`.
+    pub fn create(home: &Path, root: &Path, plan: &PlanId, resource: &Resource) -> Result<Self> {
+        register(home, root)?;
+        make_private(root)?;
+        let path = root.join(format!("ws_{}", Ulid::generate().to_string().to_lowercase()));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|e| Error::io("create directory", &path, e))?;
+        let lock = File::open(&path).map_err(|e| Error::io("open directory", &path, e))?;
+        lock::try_exclusive(&lock);
+        let new = Self { path, _lock: lock, kept: false };
+        let owner = serde_json::json!({ "plan_id": plan, "resource_id": resource.id, "home": home });
+        durable::write(&new.path.join("owner.json"), owner.to_string().as_bytes())?;
+        Ok(new)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// It is complete.
+    pub fn keep(mut self) -> PathBuf {
+        self.kept = true;
+        self.path.clone()
+    }
+}
+
+impl Drop for NewWorkspace {
+    fn drop(&mut self) {
+        if !self.kept {
+            // An error is on its way to the user already; what cannot be removed now, `gc` finds.
+            let _ = sandboxer_fs::remove_tree(&self.path);
+        }
+    }
+}
+
+/// The scratch root in the state directory.
+pub fn in_state(home: &Path) -> PathBuf {
+    home.join("scratch")
+}
+
+/// Directories that could hold workspaces on the same filesystem as `original`, the best first.
+pub fn on_filesystem_of(home: &Path, original: &Path, chosen: Option<&Path>) -> Vec<PathBuf> {
+    let hidden = format!(".sandboxer-{}", rustix::process::geteuid().as_raw());
+    let beside = original.parent().map(|p| p.join(&hidden));
+    let top = mount_top(original).map(|p| p.join(&hidden));
+    let all = [chosen.map(Path::to_path_buf), Some(in_state(home)), beside, top];
+    let mut roots: Vec<PathBuf> = all.into_iter().flatten().filter(|root| same_device(root, original)).collect();
+    roots.dedup();
+    // A root inside the original would be copied into itself.
+    roots.retain(|root| !root.starts_with(original) || root.starts_with(home));
+    roots
+}
+
+fn same_device(root: &Path, original: &Path) -> bool {
+    let device = |path: &Path| path.ancestors().find_map(|p| p.metadata().ok()).map(|m| m.dev());
+    device(root).is_some() && device(root) == device(original)
+}
+
+/// The highest directory on the same filesystem.
+fn mount_top(path: &Path) -> Option<&Path> {
+    let device = path.metadata().ok()?.dev();
+    path.ancestors().take_while(|p| p.metadata().is_ok_and(|m| m.dev() == device)).last()
+}
+
+/// Lists `root` in the state directory, once.
+fn register(home: &Path, root: &Path) -> Result<()> {
+    if root == in_state(home) {
+        return Ok(());
+    }
+    make_private(home)?;
+    let list = home.join("scratch-roots");
+    let line = root.to_string_lossy();
+    let known = std::fs::read_to_string(&list).unwrap_or_default();
+    if known.lines().any(|l| l == line) {
+        return Ok(());
+    }
+    let mut file = File::options().append(true).create(true).mode(0o600).open(&list).map_err(|e| Error::io("open", &list, e))?;
+    file.write_all(format!("{line}\n").as_bytes()).map_err(|e| Error::io("write", &list, e))?;
+    file.sync_all().map_err(|e| Error::io("flush", &list, e))
+}
+
+fn make_private(dir: &Path) -> Result<()> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|e| Error::io("create directory", dir, e))?;
+    // A hidden directory in a place that others can write to may be theirs.
+    let owner = dir.metadata().map_err(|e| Error::io("examine", dir, e))?.uid();
+    if owner == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    Err(Error::refused(format!("{} belongs to another user", dir.display())))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn resource() -> Resource {
+        Resource::at_path("fs-directory", Path::new("/r"))
+    }
+
+    #[test]
+    fn a_workspace_that_is_not_kept_leaves_nothing() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().join("elsewhere/.sandboxer-0");
+        let home = temp.path().join("home");
+        let new = NewWorkspace::create(&home, &root, &PlanId::generate(), &resource()).unwrap();
+        let path = new.path().to_path_buf();
+        assert!(path.join("owner.json").exists());
+        drop(new);
+        assert!(!path.exists());
+        let kept = NewWorkspace::create(&home, &root, &PlanId::generate(), &resource()).unwrap().keep();
+        assert!(kept.exists());
+        let listed = std::fs::read_to_string(home.join("scratch-roots")).unwrap();
+        assert_eq!(listed.lines().count(), 1);
+    }
+
+    #[test]
+    fn roots_are_on_the_filesystem_of_the_original_and_not_inside_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let original = temp.path().join("original");
+        std::fs::create_dir(&original).unwrap();
+        let inside = original.join("scratch");
+        let roots = on_filesystem_of(&temp.path().join("home"), &original, Some(&inside));
+        assert!(!roots.is_empty());
+        assert!(!roots.contains(&inside));
+        assert!(roots.iter().all(|r| same_device(r, &original)));
+        assert!(on_filesystem_of(Path::new("/proc/home"), &original, None).iter().all(|r| !r.starts_with("/proc")));
+    }
+}
