@@ -193,3 +193,97 @@ impl Error {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    fn path() -> PathBuf {
+        "/p".into()
+    }
+
+    fn rel() -> RelPath {
+        RelPath::parse("a").unwrap()
+    }
+
+    fn conflict() -> Conflict {
+        Conflict { path: rel(), reason: "modified".into(), parked: None }
+    }
+
+    #[test]
+    fn what_failed_is_named_and_its_source_not_repeated() {
+        let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
+        let error = Error::io("read", "/p", denied());
+        assert_eq!(error.to_string(), "cannot read /p");
+        assert_eq!(error.source().unwrap().to_string(), denied().to_string());
+        let error = Error::from(PathError::Empty);
+        assert_eq!(error.source().unwrap().to_string(), "the path is empty");
+        let error = Error::Store { step: "list", path: path(), source: rusqlite::Error::InvalidQuery };
+        assert_eq!(error.to_string(), "cannot list in the state database /p");
+        assert!(error.source().is_some());
+    }
+
+    #[test]
+    fn messages_are_one_sentence_each() {
+        let strategy = || "overlay".to_owned();
+        let reason = || "why".to_owned();
+        let cases = [
+            (
+                Error::NewerState { path: path(), found: 9, supported: 1 },
+                "the state in /p has format 9, this version reads up to 1",
+            ),
+            (Error::corrupt("/p", "why"), "/p is damaged: why"),
+            (Error::not_found("sandbox", "x"), "no sandbox \"x\""),
+            (Error::usage("say more"), "say more"),
+            (Error::refused("why"), "refused: why"),
+            (
+                Error::DigestMismatch { expected: "d1".into(), found: "d2".into() },
+                "the difference has digest d2, not d1",
+            ),
+            (
+                Error::Unsupported { strategy: strategy(), what: "fly", reason: reason() },
+                "strategy overlay cannot fly: why",
+            ),
+            (
+                Error::Unavailable { strategy: strategy(), path: path(), reason: reason() },
+                "isolation by overlay is not available for /p: why",
+            ),
+            (Error::Cancelled, "interrupted; nothing was changed"),
+        ];
+        for (error, expected) in cases {
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn paths_are_counted() {
+        let conflicts = |count| Error::Conflict { conflicts: vec![conflict(); count] }.to_string();
+        assert_eq!(conflicts(1), "1 path changed in the original since the sandbox was made");
+        assert_eq!(conflicts(2), "2 paths changed in the original since the sandbox was made");
+        let entries = vec![(rel(), "a pipe".to_owned())];
+        assert_eq!(Error::Uncommittable { entries }.to_string(), "1 path cannot be committed");
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out() {
+        let busy = |holder| Error::Busy { path: path(), holder }.to_string();
+        assert_eq!(busy(None), "/p is in use by another process");
+        assert_eq!(busy(Some("pid 7".into())), "/p is in use by another process (pid 7)");
+        let config =
+            |line| Error::Config { file: path(), line, message: "bad".into(), hint: None }.to_string();
+        assert_eq!(config(None), "/p: bad");
+        assert_eq!(config(Some(3)), "/p:3: bad");
+    }
+
+    #[test]
+    fn the_root_is_below_every_workspace() {
+        let wrap = |error| Error::Workspace { workspace: "w".into(), source: Box::new(error) };
+        let error = wrap(wrap(Error::Cancelled));
+        assert_eq!(error.to_string(), "workspace w");
+        assert!(matches!(error.root(), Error::Cancelled));
+        assert!(matches!(Error::Cancelled.root(), Error::Cancelled));
+    }
+}

@@ -101,3 +101,91 @@ impl StrategyRegistry {
         self.entries.values()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// What the factories were asked for.
+    type Calls = Arc<Mutex<Vec<(String, StrategyOptions)>>>;
+
+    fn options(key: &str, value: impl Into<Value>) -> StrategyOptions {
+        StrategyOptions::from([(key.to_owned(), value.into())])
+    }
+
+    fn entry(name: &str, calls: &Calls) -> StrategyEntry {
+        let calls = calls.clone();
+        let factory: StrategyFactory = Arc::new(move |name, options, context| {
+            calls.lock().unwrap().push((name.to_owned(), options.clone()));
+            Err(Error::Unavailable {
+                strategy: name.into(),
+                path: context.home.clone(),
+                reason: "fake".into(),
+            })
+        });
+        StrategyEntry {
+            name: name.into(),
+            summary: "a fake".into(),
+            origin: "built-in".into(),
+            capabilities: Capabilities::default(),
+            options: options("depth", 1),
+            factory,
+        }
+    }
+
+    fn registry() -> (StrategyRegistry, Calls) {
+        let calls = Calls::default();
+        let mut registry = StrategyRegistry::new();
+        registry.register(entry("overlay", &calls)).unwrap();
+        (registry, calls)
+    }
+
+    #[test]
+    fn a_taken_name_is_refused() {
+        let (mut registry, calls) = registry();
+        let error = registry.register(entry("overlay", &calls)).unwrap_err();
+        assert!(matches!(error, Error::Usage { message, .. } if message.contains("\"overlay\"")));
+        assert!(registry.register_again("overlay", "overlay", StrategyOptions::new()).is_err());
+    }
+
+    #[test]
+    fn an_unknown_name_brings_near_ones() {
+        let (mut registry, _) = registry();
+        let Err(Error::NotFound { what, name, similar }) = registry.get("overlai") else { panic!("found") };
+        assert_eq!((what, &*name, &*similar), ("strategy", "overlai", &["overlay".to_owned()][..]));
+        assert!(registry.register_again("missing", "x", StrategyOptions::new()).is_err());
+        assert!(registry.open("missing", &StrategyContext::quiet("/h")).is_err());
+    }
+
+    #[test]
+    fn a_strategy_is_made_under_its_own_name_and_options() {
+        let (mut registry, calls) = registry();
+        registry.register_again("overlay", "deep", options("depth", 9)).unwrap();
+        assert_eq!(registry.get("deep").unwrap().origin, "overlay with other options");
+        for name in ["deep", "overlay"] {
+            let result = registry.open(name, &StrategyContext::quiet("/h"));
+            assert!(matches!(result, Err(Error::Unavailable { path, .. }) if path == PathBuf::from("/h")));
+        }
+        let calls = calls.lock().unwrap();
+        assert_eq!(*calls, [("deep".into(), options("depth", 9)), ("overlay".into(), options("depth", 1))]);
+    }
+
+    #[test]
+    fn entries_come_by_name() {
+        let (mut registry, calls) = registry();
+        registry.register(entry("none", &calls)).unwrap();
+        let names: Vec<_> = registry.entries().map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, ["none", "overlay"]);
+    }
+
+    #[test]
+    fn a_quiet_context_is_never_cancelled() {
+        let context = StrategyContext::quiet("/home");
+        assert_eq!(context.home, PathBuf::from("/home"));
+        assert!(!context.cancel.is_cancelled());
+        context.progress.begin("step", None);
+    }
+}

@@ -23,3 +23,15 @@ impl PermissionService for LocalPermissions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_mode_permits_and_says_why() {
+        let answer = LocalPermissions.decide("adm", "commit", "sbx_1");
+        assert!(answer.permitted && answer.reason.contains("local mode"));
+        assert_eq!((&*answer.principal, &*answer.action, &*answer.scope), ("adm", "commit", "sbx_1"));
+    }
+}

@@ -46,3 +46,34 @@ impl CancelFlag {
         if self.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_is_seen_through_every_copy() {
+        let shared = Arc::new(AtomicBool::new(false));
+        let flag = CancelFlag::from_shared(shared.clone());
+        let copy = flag.clone();
+        assert!(!copy.is_cancelled() && copy.check().is_ok());
+        shared.store(true, Ordering::Relaxed);
+        assert!(copy.is_cancelled());
+        assert!(matches!(flag.check(), Err(Error::Cancelled)));
+    }
+
+    #[test]
+    fn cancelling_one_flag_leaves_others_alone() {
+        let (flag, other) = (CancelFlag::default(), CancelFlag::default());
+        flag.cancel();
+        assert!(flag.is_cancelled() && !other.is_cancelled());
+    }
+
+    #[test]
+    fn a_listener_need_not_hear_everything() {
+        let listener: &dyn Progress = &NoProgress;
+        listener.begin("copy", Some(3));
+        listener.advance(1, 4096);
+        listener.end();
+    }
+}

@@ -100,3 +100,18 @@ impl Default for Capabilities {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unset_capabilities_are_the_least() {
+        let least: Capabilities = serde_json::from_str("{}").unwrap();
+        assert_eq!(least, Capabilities::default());
+        assert!(least.isolates && !least.two_phase && !least.checkpoints && !least.keeps_base);
+        let some: Capabilities = serde_json::from_str(r#"{"two_phase": true, "isolates": false}"#).unwrap();
+        assert!(some.two_phase && !some.isolates && !some.file_tree);
+    }
+}

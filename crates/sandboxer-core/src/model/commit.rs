@@ -100,3 +100,49 @@ pub struct Conflict {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parked: Option<String>,
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_request_commits_everything_and_refuses_on_conflict() {
+        let request: CommitRequest = serde_json::from_str("{}").unwrap();
+        assert_eq!(request, CommitRequest::default());
+        assert!(request.paths.is_empty() && request.hunks.is_empty());
+        assert_eq!((request.on_conflict, request.phase), (OnConflict::Fail, Phase::Whole));
+    }
+
+    #[test]
+    fn a_request_survives_json() {
+        let path = RelPath::parse("src/a").unwrap();
+        let request = CommitRequest {
+            paths: vec![path.clone()],
+            hunks: vec![HunkSelection { path, hunks: vec![0, 2] }],
+            message: Some("why".into()),
+            digest: Some("blake3:1".into()),
+            on_conflict: OnConflict::Theirs,
+            phase: Phase::Prepare,
+        };
+        let json = serde_json::to_value(&request).unwrap();
+        assert_eq!((&json["on_conflict"], &json["phase"]), (&"theirs".into(), &"prepare".into()));
+        assert_eq!(serde_json::from_value::<CommitRequest>(json).unwrap(), request);
+    }
+
+    #[test]
+    fn unknown_words_are_refused() {
+        assert!(serde_json::from_str::<CommitRequest>(r#"{"phase": "half"}"#).is_err());
+        assert!(serde_json::from_str::<CommitRequest>(r#"{"on_conflict": "overwrite"}"#).is_err());
+        assert!(serde_json::from_str::<CommitRequest>(r#"{"paths": ["../x"]}"#).is_err());
+    }
+
+    #[test]
+    fn a_result_without_notices_and_conflicts_is_read() {
+        let result: CommitResult = serde_json::from_str(r#"{"digest": "d", "entries": []}"#).unwrap();
+        assert_eq!(result, CommitResult { digest: "d".into(), ..CommitResult::default() });
+        let conflict =
+            Conflict { path: RelPath::parse("x").unwrap(), reason: "modified".into(), parked: None };
+        assert_eq!(serde_json::to_string(&conflict).unwrap(), r#"{"path":"x","reason":"modified"}"#);
+    }
+}

@@ -64,3 +64,42 @@ impl SandboxRef {
         serde_json::from_value(value).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn reference() -> SandboxRef {
+        SandboxRef::new(PlanId::from_string("pln_1"), ResourceId::from_string("path:/r"), "none")
+    }
+
+    #[test]
+    fn metadata_is_text_or_nothing() {
+        let reference = reference().with_path("path", Path::new("/work/tree")).with("count", 3);
+        assert_eq!(reference.sandbox_path(), Some(PathBuf::from("/work/tree")));
+        assert_eq!(reference.text("path"), Some("/work/tree"));
+        assert_eq!(reference.text("count"), None);
+        assert_eq!(reference.text("missing"), None);
+    }
+
+    #[test]
+    fn a_ref_without_a_path_has_nowhere_to_work() {
+        assert_eq!(reference().sandbox_path(), None);
+    }
+
+    #[test]
+    fn a_scope_keeps_every_byte_and_no_scope_is_everything() {
+        let paths = [RelPath::parse("a/b").unwrap(), RelPath::from_bytes(b"\xff".to_vec()).unwrap()];
+        assert_eq!(reference().scoped(&paths).scope(), paths);
+        assert!(reference().scope().is_empty());
+        assert!(reference().scoped(&[]).scope().is_empty());
+    }
+
+    #[test]
+    fn a_ref_is_the_same_in_another_process() {
+        let reference = reference().with("path", "/work").scoped(&[RelPath::parse("a").unwrap()]);
+        let json = serde_json::to_string(&reference).unwrap();
+        assert_eq!(serde_json::from_str::<SandboxRef>(&json).unwrap(), reference);
+    }
+}

@@ -46,3 +46,35 @@ impl Resource {
         values.into_iter().flatten().filter_map(|v| v.as_str().map(str::to_owned)).collect()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_comes_from_the_path() {
+        let resource = Resource::at_path("fs-directory", Path::new("/srv/data"));
+        assert_eq!(resource.id.as_str(), "path:/srv/data");
+        assert_eq!(resource.path(), Path::new("/srv/data"));
+        assert_eq!(resource, Resource::at_path("fs-directory", Path::new("/srv/data")));
+    }
+
+    #[test]
+    fn lists_of_strings_leave_out_what_is_none() {
+        let mut resource = Resource::at_path("fs-directory", Path::new("/r"));
+        resource.properties.insert("exclude".into(), serde_json::json!(["target", 3, "*.o"]));
+        resource.properties.insert("strategy".into(), "none".into());
+        assert_eq!(resource.string_list("exclude"), ["target", "*.o"]);
+        assert!(resource.string_list("strategy").is_empty());
+        assert!(resource.string_list("include").is_empty());
+    }
+
+    #[test]
+    fn json_says_type_and_leaves_out_empty_properties() {
+        let resource = Resource::at_path("fs-file", Path::new("/f"));
+        let json = serde_json::to_value(&resource).unwrap();
+        assert_eq!(json, serde_json::json!({"id": "path:/f", "type": "fs-file", "location": "/f"}));
+        assert_eq!(serde_json::from_value::<Resource>(json).unwrap(), resource);
+    }
+}

@@ -64,3 +64,69 @@ pub struct AccessResult {
     /// Why, in either case.
     pub reason: String,
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fmt::Debug;
+
+    use serde::de::DeserializeOwned;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The fields of the published contract, no more and no fewer.
+    fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: T, expected: Value) {
+        let json = serde_json::to_value(&value).unwrap();
+        assert_eq!(json, expected);
+        assert_eq!(serde_json::from_value::<T>(json).unwrap(), value);
+    }
+
+    #[test]
+    fn sandbox_and_checkpoint_results_have_the_fields_of_the_contract() {
+        let result = SandboxResult {
+            sandbox_id: SandboxId::from_string("sbx_1"),
+            sandbox_path: "/w".into(),
+            strategy: "none".into(),
+            created: true,
+            message: "made".into(),
+        };
+        let expected = json!({
+            "sandbox_id": "sbx_1", "sandbox_path": "/w", "strategy": "none", "created": true, "message": "made",
+        });
+        check(result, expected);
+        let result = CheckpointResult {
+            checkpoint_id: CheckpointId::from_string("cp_1"),
+            plan_id: PlanId::from_string("pln_1"),
+            timestamp: "2026-01-02T03:04:05Z".parse().unwrap(),
+            snapshot_path: None,
+            message: "kept".into(),
+        };
+        let expected = json!({
+            "checkpoint_id": "cp_1", "plan_id": "pln_1", "timestamp": "2026-01-02T03:04:05Z",
+            "snapshot_path": null, "message": "kept",
+        });
+        check(result, expected);
+    }
+
+    #[test]
+    fn rollback_and_access_results_have_the_fields_of_the_contract() {
+        let result =
+            RollbackResult { success: true, checkpoint_id: None, restored_files: 3, message: "back".into() };
+        check(
+            result,
+            json!({"success": true, "checkpoint_id": null, "restored_files": 3, "message": "back"}),
+        );
+        let result = AccessResult {
+            permitted: false,
+            principal: "agt".into(),
+            action: "commit".into(),
+            scope: "sbx_1".into(),
+            reason: "no".into(),
+        };
+        let expected = json!({
+            "permitted": false, "principal": "agt", "action": "commit", "scope": "sbx_1", "reason": "no",
+        });
+        check(result, expected);
+    }
+}
