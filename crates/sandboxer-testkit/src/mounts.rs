@@ -7,12 +7,15 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
+const IMAGE: &str = "image";
+
 /// A mounted filesystem; dropped, it is unmounted and its image deleted.
 #[derive(Debug)]
 #[must_use = "the filesystem is unmounted when the guard is dropped"]
 pub struct Mounted {
     point: PathBuf,
-    _dir: TempDir,
+    arguments: Vec<String>,
+    dir: TempDir,
 }
 
 impl Mounted {
@@ -38,6 +41,13 @@ impl Mounted {
         &self.point
     }
 
+    /// Unmounts an image, hands its path to `work`, and mounts it again.
+    pub fn while_unmounted(&self, work: impl FnOnce(&Path)) -> Result<(), String> {
+        run(Command::new("umount").arg(&self.point))?;
+        work(&self.dir.path().join(IMAGE));
+        self.attach()
+    }
+
     fn mount(source: impl Fn(&Path) -> Result<Vec<String>, String>) -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("mounting needs root".to_owned());
@@ -46,14 +56,22 @@ impl Mounted {
         let point = dir.path().join("mnt");
         fs::create_dir(&point).unwrap();
         let arguments = source(dir.path())?;
-        run(Command::new("mount").args(arguments).arg(&point))?;
-        fs::set_permissions(&point, fs::Permissions::from_mode(0o755)).unwrap();
-        Ok(Self { point, _dir: dir })
+        let mounted = Self { point, arguments, dir };
+        mounted.attach()?;
+        fs::set_permissions(&mounted.point, fs::Permissions::from_mode(0o755)).unwrap();
+        Ok(mounted)
+    }
+
+    fn attach(&self) -> Result<(), String> {
+        run(Command::new("mount").args(&self.arguments).arg(&self.point)).map(drop)
     }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
+        if mounts_below(&self.point).is_empty() {
+            return;
+        }
         // Lazily as a last resort: a test that failed half-way may still have a file open below.
         let unmounted = run(Command::new("umount").arg(&self.point));
         if unmounted.is_err() {
@@ -63,7 +81,7 @@ impl Drop for Mounted {
 }
 
 fn image(dir: &Path, bytes: u64, mkfs: &[&str]) -> Result<Vec<String>, String> {
-    let image = dir.join("image");
+    let image = dir.join(IMAGE);
     File::create(&image).unwrap().set_len(bytes).unwrap();
     run(Command::new(mkfs[0]).args(&mkfs[1..]).arg(&image))?;
     Ok(vec!["-o".into(), "loop".into(), image.to_str().unwrap().into()])

@@ -1,6 +1,28 @@
 //! The conformance suite over every strategy and over the strict fake.
+#![allow(missing_docs)]
 
+use sandboxer_strategies::{copy_on_write, filesystem_copy, none};
 use sandboxer_testkit::conformance::Fixture;
+use sandboxer_testkit::mounts::Mounted;
 use sandboxer_testkit::{conformance_tests, fake};
 
+const XFS_BYTES: u64 = 400 << 20;
+
+/// State directory and resource on one XFS with reflinks.
+fn on_xfs() -> Result<Fixture, String> {
+    let xfs = Mounted::xfs(XFS_BYTES)?;
+    Ok(Fixture::split(copy_on_write::entry(), xfs.path(), xfs.path()).keeping(xfs))
+}
+
+/// State directory and resource on different filesystems, so that scratch space is made beside the resource.
+fn across_filesystems() -> Result<Fixture, String> {
+    let (home, resource) = (Mounted::tmpfs(64 << 20)?, Mounted::ext4(64 << 20)?);
+    let fixture = Fixture::split(filesystem_copy::entry(), home.path(), resource.path());
+    Ok(fixture.keeping((home, resource)))
+}
+
 conformance_tests!(strict_fake, || Ok(Fixture::new(fake::entry())));
+conformance_tests!(filesystem_copy_strategy, || Ok(Fixture::new(filesystem_copy::entry())));
+conformance_tests!(filesystem_copy_across_filesystems, across_filesystems);
+conformance_tests!(copy_on_write_strategy, on_xfs);
+conformance_tests!(none_strategy, || Ok(Fixture::new(none::entry())));

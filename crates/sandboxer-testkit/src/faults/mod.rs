@@ -1,1 +1,20 @@
-//! stub
+//! The real binary, killed or failed at a system call of our choice.
+//!
+//! [`Cli`] runs `sandbox` with a state directory of its own. [`Trace`] lists the system calls of one command and then
+//! runs the command again with the n-th of them killed or failed, by `strace`'s injection. [`Scenario`] is a tree with
+//! fifty pending changes of every kind and knows what the tree has to look like afterwards: all old or all new.
+//!
+//! A command may use several threads, so the calls of two runs need not be the same ones: a point that is not reached in
+//! its run simply lets the command finish, and the check is the same. `strace` counts calls by thread, and so do we.
+
+mod binary;
+mod cli;
+mod points;
+mod scenario;
+mod trace;
+
+pub use binary::{binary, workspace_root};
+pub use cli::{Cli, Created};
+pub use points::{Point, sample};
+pub use scenario::{Outcome, Scenario, change_fifty_files, fill_fifty_files};
+pub use trace::{Ended, Trace};

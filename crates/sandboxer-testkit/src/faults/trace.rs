@@ -1,0 +1,94 @@
+//! One command under `strace`.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use super::points::{Point, parse};
+use super::{Cli, binary};
+
+/// How a command under injection ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// It was killed.
+    Killed,
+    /// It came to its own end with this exit code.
+    Exited(i32, Output),
+}
+
+/// Runs commands of one [`Cli`] under `strace`.
+#[derive(Debug)]
+pub struct Trace<'a> {
+    cli: &'a Cli,
+    /// Confines the command to one processor, so that it does everything on one thread.
+    one_processor: bool,
+}
+
+impl<'a> Trace<'a> {
+    /// Commands of `cli`.
+    pub fn new(cli: &'a Cli) -> Self {
+        Self { cli, one_processor: false }
+    }
+
+    /// The same on one processor: every call is the main thread's, so counts do not vary and every point is reached.
+    pub fn on_one_processor(self) -> Self {
+        Self { one_processor: true, ..self }
+    }
+
+    /// Why `strace` cannot be used here, if it cannot.
+    pub fn unavailable() -> Option<String> {
+        let probe = Command::new("strace").args(["-f", "--seccomp-bpf", "-o", "/dev/null", "true"]).output();
+        match probe {
+            Err(error) => {
+                Some(format!("strace cannot be run ({error}); install it with: apt-get install strace"))
+            }
+            Ok(output) if output.status.success() => None,
+            Ok(output) => Some(format!("strace does not work here: {}", super::cli::describe(&output))),
+        }
+    }
+
+    /// Runs the command to its end; returns every system call it made.
+    pub fn points<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Vec<Point> {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let output = self.strace(log.path(), &[], arguments);
+        assert!(output.status.success(), "the traced command failed: {}", super::cli::describe(&output));
+        parse(&String::from_utf8_lossy(&fs::read(log.path()).unwrap()))
+    }
+
+    /// Runs the command and kills it as it enters the call at `point`.
+    pub fn kill<S: AsRef<OsStr>>(&self, point: &Point, arguments: &[S]) -> Ended {
+        self.inject(point, "signal=KILL", arguments)
+    }
+
+    /// Runs the command and fails the call at `point` with `error` (`EIO`, `ENOSPC`).
+    pub fn fail<S: AsRef<OsStr>>(&self, point: &Point, error: &str, arguments: &[S]) -> Ended {
+        self.inject(point, &format!("error={error}"), arguments)
+    }
+
+    fn inject<S: AsRef<OsStr>>(&self, point: &Point, what: &str, arguments: &[S]) -> Ended {
+        let trace = format!("trace={}", point.name);
+        let inject = format!("inject={}:{what}:when={}", point.name, point.nth);
+        let options = ["--seccomp-bpf", "-e", &trace, "-e", &inject];
+        let output = self.strace(Path::new("/dev/null"), &options, arguments);
+        match (output.status.signal(), output.status.code()) {
+            (Some(_), _) => Ended::Killed,
+            (None, Some(137)) => Ended::Killed,
+            (None, code) => Ended::Exited(code.unwrap_or(-1), output),
+        }
+    }
+
+    fn strace<S: AsRef<OsStr>>(&self, log: &Path, options: &[&str], arguments: &[S]) -> Output {
+        let mut command = if self.one_processor {
+            let mut command = Command::new("taskset");
+            command.args(["-c", "0", "strace"]);
+            command
+        } else {
+            Command::new("strace")
+        };
+        command.args(["-f", "-qq", "-o"]).arg(log).args(options).arg("--").arg(binary()).args(arguments);
+        self.cli.prepare(&mut command);
+        command.output().unwrap()
+    }
+}

@@ -1,0 +1,124 @@
+//! D04: each system call that writes fails once, with `EIO` or `ENOSPC`. The command succeeds in full or says that it
+//! failed; after the next command the tree is all old or all new, and nothing is left over.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::fs;
+
+use sandboxer_testkit::faults::{Ended, Outcome, Point, Scenario, Trace, sample};
+use sandboxer_testkit::manifest::{Facets, Manifest};
+use sandboxer_testkit::{full, skip};
+
+const STRATEGY: &str = "filesystem_copy";
+
+/// Points with an error each: both errors at every point of a full sweep, in turn otherwise.
+fn with_errors(points: Vec<Point>, count: usize) -> Vec<(Point, &'static str)> {
+    let changing: Vec<Point> = points.into_iter().filter(|p| p.changes).collect();
+    assert!(changing.len() > 10, "hardly a call was seen: {changing:?}");
+    if full() {
+        return changing.into_iter().flat_map(|p| [(p.clone(), "EIO"), (p, "ENOSPC")]).collect();
+    }
+    sample(&changing, count).into_iter().zip(["EIO", "ENOSPC"].into_iter().cycle()).collect()
+}
+
+fn can_trace() -> bool {
+    let reason = Trace::unavailable();
+    if let Some(reason) = &reason {
+        skip(reason);
+    }
+    reason.is_none()
+}
+
+/// Every kind of call that a commit makes, at least once.
+fn one_of_each_kind(points: &[Point]) -> Vec<(Point, &'static str)> {
+    let mut kinds: Vec<Point> = Vec::new();
+    for point in points.iter().rev().filter(|p| p.changes) {
+        if !kinds.iter().any(|k| k.name == point.name) {
+            kinds.push(point.clone());
+        }
+    }
+    kinds.into_iter().zip(["ENOSPC", "EIO"].into_iter().cycle()).collect()
+}
+
+#[test]
+fn d04_commit_with_each_call_failing() {
+    if !can_trace() {
+        return;
+    }
+    let first = Scenario::new(STRATEGY);
+    let points = Trace::new(&first.cli).on_one_processor().points(&first.commit_arguments());
+    let cases = [one_of_each_kind(&points), with_errors(points, 40)].concat();
+    for (point, error) in cases {
+        let scenario = Scenario::new(STRATEGY);
+        let ended =
+            Trace::new(&scenario.cli).on_one_processor().fail(&point, error, &scenario.commit_arguments());
+        let Ended::Exited(code, output) = ended else { panic!("{point:?} with {error} killed the command") };
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let context = format!("commit with {error} at {point:?} (exit {code}: {})", stderr.trim());
+        assert!([0, 1].contains(&code), "{context}");
+        if code == 0 {
+            assert_eq!(scenario.verdict(&context), Outcome::New, "{context}: false success");
+        } else {
+            assert!(!stderr.trim().is_empty(), "{context}: failed without a word");
+        }
+        let outcome = scenario.recover_and_check(&context);
+        assert!(code != 0 || outcome == Outcome::New, "{context}: an acknowledged commit was lost");
+    }
+}
+
+/// Runs a command of a fresh scenario with failing calls; the resource stays, and the command can be repeated.
+fn sweep(
+    count: usize,
+    prepare: impl Fn(&Scenario),
+    arguments: impl Fn(&Scenario) -> Vec<String>,
+    check: impl Fn(&Scenario, &str),
+) {
+    if !can_trace() {
+        return;
+    }
+    let first = Scenario::new(STRATEGY);
+    prepare(&first);
+    let points = Trace::new(&first.cli).points(&arguments(&first));
+    for (point, error) in with_errors(points, count) {
+        let scenario = Scenario::new(STRATEGY);
+        prepare(&scenario);
+        let ended = Trace::new(&scenario.cli).fail(&point, error, &arguments(&scenario));
+        let context = format!("{} with {error} at {point:?}: {ended:?}", arguments(&scenario)[0]);
+        let Ended::Exited(code, _) = ended else { panic!("{context}: killed") };
+        let resource = Manifest::capture(&scenario.resource);
+        scenario.old.assert_same(&resource, Facets::UNTOUCHED, &context);
+        if code != 0 {
+            scenario.cli.ok(&arguments(&scenario));
+        }
+        check(&scenario, &context);
+        scenario.assert_destroyable(&context);
+    }
+}
+
+fn words(command: &str, scenario: &Scenario, rest: &[&str]) -> Vec<String> {
+    [&[command, &scenario.sandbox.id], rest].concat().into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn rollback_with_failing_calls() {
+    let check = |scenario: &Scenario, context: &str| {
+        let tree = Manifest::capture(&scenario.sandbox.path);
+        scenario.old.assert_same(&tree, Facets::WRITTEN, context);
+    };
+    sweep(10, |_| (), |s| words("rollback", s, &[]), check);
+}
+
+#[test]
+fn checkpoint_and_restore_with_failing_calls() {
+    let check = |scenario: &Scenario, context: &str| {
+        fs::remove_dir_all(scenario.sandbox.path.join("src")).unwrap();
+        scenario.cli.ok(&words("restore", scenario, &["one"]));
+        let tree = Manifest::capture(&scenario.sandbox.path);
+        scenario.new.assert_same(&tree, Facets::WRITTEN, context);
+    };
+    sweep(10, |_| (), |s| words("checkpoint", s, &["one"]), check);
+    let prepare = |scenario: &Scenario| {
+        scenario.cli.ok(&words("checkpoint", scenario, &["one"]));
+        fs::remove_dir_all(scenario.sandbox.path.join("src")).unwrap();
+    };
+    sweep(10, prepare, |s| words("restore", s, &["one"]), check);
+}
