@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -20,7 +21,11 @@ use crate::store::{Naming, OperationEnd, Reservation, now};
 use crate::{Error, Result};
 
 /// How often a create starts over because a sandbox of its plan was just being made or removed by somebody else.
-const ATTEMPTS: usize = 5;
+const ATTEMPTS: usize = 20;
+
+/// How long the maker of a sandbox has from writing its row to taking its lock, before a second maker steps in.
+const MAKER_POLLS: usize = 20;
+const MAKER_POLL: Duration = Duration::from_millis(10);
 
 /// The property that tells a strategy not to fall back to another.
 const NO_FALLBACK: &str = "no_fallback";
@@ -129,7 +134,7 @@ impl SandboxManager {
         // Between the row and the lock, another process's recovery may have taken it for a dead one.
         let row = self.store.sandbox(&sandbox.id)?;
         if row.is_none_or(|row| row.state != SandboxState::Provisioning) {
-            self.drop_empty_dir(&sandbox.id);
+            self.drop_dir_of_closed(&sandbox.id);
             return Ok(None);
         }
         self.provision(sandbox, &operation, &lock).map(Some)
@@ -157,9 +162,24 @@ impl SandboxManager {
 
     /// Waits for whoever makes or removes that sandbox; if they are dead, finishes for them.
     fn wait_until_settled(&self, id: &SandboxId) -> Result<()> {
+        self.give_maker_time(id)?;
         let _lock = self.lock(id)?;
         self.recover_locked(id)?;
-        self.drop_empty_dir_of_closed(id)
+        self.drop_dir_of_closed(id);
+        Ok(())
+    }
+
+    /// The row comes before the lock, so a maker without a lock may be one that is about to take it.
+    fn give_maker_time(&self, id: &SandboxId) -> Result<()> {
+        for _ in 0..MAKER_POLLS {
+            let in_the_making =
+                self.store.sandbox(id)?.is_some_and(|s| s.state == SandboxState::Provisioning);
+            if !in_the_making || SandboxLock::is_held(&self.sandbox_dir(id)) {
+                break;
+            }
+            std::thread::sleep(MAKER_POLL);
+        }
+        Ok(())
     }
 
     /// Makes everything, under the lock.
@@ -211,15 +231,14 @@ impl SandboxManager {
             summary: created_message(sandbox),
             details: create_details(sandbox),
         };
-        self.store.end_in_state(&sandbox.id, SandboxState::Ready, &[end])
+        self.store.publish(&sandbox.id, &end)
     }
 
     /// Removes what was made, last first. Where that fails too, the row stays `provisioning`, and the next command's
     /// recovery tries again.
     fn undo_create(&self, sandbox: &Sandbox, operation: &Operation, error: Error) -> Error {
-        let undone = self.cleanup_workspaces(sandbox).and_then(|()| self.remove_sandbox_dir(&sandbox.id));
-        if undone.is_ok() {
-            let _ = self.store.end_in_state(&sandbox.id, SandboxState::Failed, &[failure(operation, &error)]);
+        if self.cleanup_workspaces(sandbox).is_ok() {
+            let _ = self.close(&sandbox.id, SandboxState::Failed, &[failure(operation, &error)]);
         }
         error
     }

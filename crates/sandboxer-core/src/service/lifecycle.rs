@@ -5,11 +5,11 @@ use std::path::Path;
 use serde_json::json;
 
 use super::lock::SandboxLock;
-use super::manager::{SandboxManager, explain, failure, new_operation};
+use super::manager::{SandboxManager, explain, new_operation};
 use super::{GcReport, Operation, Sandbox, SandboxState, Target};
+use crate::Result;
 use crate::model::SandboxId;
 use crate::store::{OperationEnd, now};
-use crate::{Error, Result};
 
 impl SandboxManager {
     /// Removes a sandbox with everything that belongs to it but the resource. Destroying a destroyed one is fine. A
@@ -24,7 +24,10 @@ impl SandboxManager {
         self.recover_before_destroy(&target.sandbox)?;
         match self.store.sandbox(id)? {
             Some(sandbox) if sandbox.state.is_live() => self.destroy_locked(&sandbox),
-            _ => self.drop_empty_dir_of_closed(id),
+            _ => {
+                self.drop_dir_of_closed(id);
+                Ok(())
+            }
         }
     }
 
@@ -41,27 +44,32 @@ impl SandboxManager {
     pub(super) fn destroy_locked(&self, sandbox: &Sandbox) -> Result<()> {
         let operation = new_operation(&sandbox.id, "destroy", json!({}));
         self.store.begin_in_state(&sandbox.id, SandboxState::Destroying, &operation)?;
-        let removed = self.cleanup_workspaces(sandbox).and_then(|()| self.remove_sandbox_dir(&sandbox.id));
-        removed.map_err(|error| self.log_failure(&operation, error))?;
-        self.end_destroy(sandbox, &operation)
+        self.cleanup_workspaces(sandbox).map_err(|error| self.log_failure(&operation, error))?;
+        // Nothing else that was begun in it goes on.
+        let unfinished = self.store.unfinished_operations(&sandbox.id)?;
+        let ends: Vec<_> = unfinished.iter().map(|operation| end_with_sandbox(sandbox, operation)).collect();
+        self.close(&sandbox.id, SandboxState::Destroyed, &ends)
     }
 
-    /// Nothing that was begun in it goes on.
-    fn end_destroy(&self, sandbox: &Sandbox, operation: &Operation) -> Result<()> {
-        let others =
-            self.store.unfinished_operations(&sandbox.id)?.into_iter().filter(|o| o.id != operation.id);
-        let mut ends: Vec<_> = others.map(|other| failure(&other, &Error::usage("interrupted"))).collect();
-        ends.push(OperationEnd {
-            id: operation.id.clone(),
-            state: "done",
-            summary: format!("sandbox {} destroyed", sandbox.name),
-            details: json!({}),
-        });
-        self.store.end_in_state(&sandbox.id, SandboxState::Destroyed, &ends)
+    /// Ends a sandbox whose workspaces are gone. The state goes first and the directory, with the lock in it, second:
+    /// whoever comes to hold a new lock by then finds the state closed. The operations go last, so that a directory that
+    /// is left is found by recovery.
+    pub(super) fn close(&self, id: &SandboxId, state: SandboxState, ends: &[OperationEnd]) -> Result<()> {
+        self.store.close(id, state)?;
+        match self.remove_dir(&self.sandbox_dir(id)) {
+            Ok(()) => self.store.end_all(ends),
+            // Somebody may just have locked it to look; recovery removes it.
+            Err(_) => Ok(()),
+        }
     }
 
-    pub(super) fn remove_sandbox_dir(&self, id: &SandboxId) -> Result<()> {
-        self.remove_dir(&self.sandbox_dir(id))
+    /// Taking the lock of a sandbox that is gone has made its directory again. Where it cannot be removed, somebody else
+    /// has just done the same and will try too.
+    pub(super) fn drop_dir_of_closed(&self, id: &SandboxId) {
+        let live = self.store.sandbox(id).map(|found| found.is_some_and(|sandbox| sandbox.state.is_live()));
+        if matches!(live, Ok(false)) {
+            let _ = self.remove_dir(&self.sandbox_dir(id));
+        }
     }
 
     /// Removes a directory that may be gone already.
@@ -95,7 +103,8 @@ impl SandboxManager {
         let Some(_lock) = SandboxLock::try_acquire(&self.sandbox_dir(&sandbox.id))? else { return Ok(false) };
         self.recover_operations(&sandbox.id)?;
         let Some(sandbox) = self.store.sandbox(&sandbox.id)?.filter(|sandbox| sandbox.state.is_open()) else {
-            return self.drop_empty_dir_of_closed(&sandbox.id).map(|()| true);
+            self.drop_dir_of_closed(&sandbox.id);
+            return Ok(true);
         };
         let target = Target { workspaces: sandbox.workspaces.clone(), sandbox };
         let pending = self.diff_unasked(&target, &[])?.workspaces.iter().any(|w| !w.entries.is_empty());
@@ -114,4 +123,13 @@ impl SandboxManager {
         self.remove_orphans(None, dry_run, &mut report)?;
         Ok(report)
     }
+}
+
+/// How an operation ends whose sandbox is gone.
+pub(super) fn end_with_sandbox(sandbox: &Sandbox, operation: &Operation) -> OperationEnd {
+    let (state, summary) = match operation.kind.as_str() {
+        "destroy" => ("done", format!("sandbox {} destroyed", sandbox.name)),
+        _ => ("failed", "interrupted".to_owned()),
+    };
+    OperationEnd { id: operation.id.clone(), state, summary, details: operation.details.clone() }
 }

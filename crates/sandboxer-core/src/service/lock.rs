@@ -42,6 +42,12 @@ impl SandboxLock {
         }
     }
 
+    /// Whether somebody holds the lock. Makes nothing.
+    pub fn is_held(directory: &Path) -> bool {
+        let file = File::open(lock_file(directory));
+        file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    }
+
     /// Takes the lock if nobody holds it.
     pub fn try_acquire(directory: &Path) -> Result<Option<Self>> {
         let path = lock_file(directory);
@@ -110,12 +116,15 @@ mod tests {
     fn a_held_lock_is_refused_with_its_holders_pid_and_free_again_after_drop() {
         let temp = tempfile::tempdir().unwrap();
         let directory = temp.path().join("sbx");
+        assert!(!SandboxLock::is_held(&directory) && !directory.exists());
         let held = acquire(&directory).unwrap();
+        assert!(SandboxLock::is_held(&directory));
         assert!(SandboxLock::try_acquire(&directory).unwrap().is_none());
         let error = acquire(&directory).unwrap_err();
         let pid = format!("pid {}", std::process::id());
         assert!(matches!(&error, Error::Busy { holder: Some(h), .. } if *h == pid), "{error}");
         drop(held);
+        assert!(!SandboxLock::is_held(&directory));
         drop(acquire(&directory).unwrap());
     }
 

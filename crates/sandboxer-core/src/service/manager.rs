@@ -138,20 +138,12 @@ impl SandboxManager {
         self.recover_operations(id)?;
         let sandbox = self.store.sandbox(id)?.filter(|sandbox| sandbox.state.is_open());
         let Some(sandbox) = sandbox else {
-            self.drop_empty_dir(id);
+            self.drop_dir_of_closed(id);
             return Err(Error::not_found("sandbox", target.sandbox.name.as_str()));
         };
         let named = |w: &Workspace| target.workspaces.iter().any(|t| t.name == w.name);
         let workspaces = sandbox.workspaces.iter().filter(|w| named(w)).cloned().collect();
         Ok((lock, Target { sandbox, workspaces }))
-    }
-
-    /// Taking the lock of a sandbox that is gone has made its directory again.
-    pub(super) fn drop_empty_dir(&self, id: &SandboxId) {
-        let directory = self.sandbox_dir(id);
-        if !directory.join("sandbox.json").exists() {
-            let _ = (self.parts.remove_tree)(&directory);
-        }
     }
 
     /// Logs `work`: that it begins, before it does, and how it ended.

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::commit::{TWO_PHASE, commit_end, did_something};
 use super::content::combined_digest;
+use super::lifecycle::end_with_sandbox;
 use super::lock::SandboxLock;
 use super::manager::{SandboxManager, counted, explain};
 use super::{GcReport, Operation, PerWorkspace, Recovered, Sandbox, SandboxState, Target};
@@ -32,7 +33,7 @@ impl SandboxManager {
     fn recover_if_free(&self, id: &SandboxId) -> Result<Vec<Recovered>> {
         let Some(_lock) = SandboxLock::try_acquire(&self.sandbox_dir(id))? else { return Ok(Vec::new()) };
         let recovered = self.recover_locked(id)?;
-        self.drop_empty_dir_of_closed(id)?;
+        self.drop_dir_of_closed(id);
         Ok(recovered)
     }
 
@@ -48,8 +49,19 @@ impl SandboxManager {
                 self.remove_leftovers(id)?;
                 Ok(vec![told(id, format!("finished destroying sandbox {}", sandbox.name))])
             }
-            _ => self.recover_all_operations(&sandbox),
+            SandboxState::Destroyed | SandboxState::Failed => {
+                self.finish_closing(&sandbox).map(|()| Vec::new())
+            }
+            SandboxState::Ready | SandboxState::Active => self.recover_all_operations(&sandbox),
         }
+    }
+
+    /// All that was left to do was to remove the directory.
+    fn finish_closing(&self, sandbox: &Sandbox) -> Result<()> {
+        self.remove_dir(&self.sandbox_dir(&sandbox.id))?;
+        let unfinished = self.store.unfinished_operations(&sandbox.id)?;
+        let ends: Vec<_> = unfinished.iter().map(|operation| end_with_sandbox(sandbox, operation)).collect();
+        self.store.end_all(&ends)
     }
 
     /// Finishes or forgets what was begun in a sandbox whose lock the caller holds.
@@ -60,8 +72,8 @@ impl SandboxManager {
             {
                 self.remove_half_made(&sandbox).map(drop)
             }
-            Some(sandbox) => self.recover_all_operations(&sandbox).map(drop),
-            None => Ok(()),
+            Some(sandbox) if sandbox.state.is_live() => self.recover_all_operations(&sandbox).map(drop),
+            _ => Ok(()),
         }
     }
 
@@ -116,11 +128,9 @@ impl SandboxManager {
     fn remove_half_made(&self, sandbox: &Sandbox) -> Result<Recovered> {
         self.cleanup_workspaces(sandbox)?;
         self.remove_leftovers(&sandbox.id)?;
-        self.remove_sandbox_dir(&sandbox.id)?;
         let unfinished = self.store.unfinished_operations(&sandbox.id)?;
-        let ends: Vec<_> =
-            unfinished.iter().map(|operation| end(operation, "failed", "interrupted")).collect();
-        self.store.end_in_state(&sandbox.id, SandboxState::Failed, &ends)?;
+        let ends: Vec<_> = unfinished.iter().map(|operation| end_with_sandbox(sandbox, operation)).collect();
+        self.close(&sandbox.id, SandboxState::Failed, &ends)?;
         Ok(told(&sandbox.id, format!("removed half-made sandbox {}", sandbox.name)))
     }
 
@@ -128,12 +138,6 @@ impl SandboxManager {
     fn remove_leftovers(&self, id: &SandboxId) -> Result<()> {
         let mut report = GcReport::default();
         self.remove_orphans(Some(id), false, &mut report)
-    }
-
-    /// Taking the lock of a sandbox that is gone has made its directory again.
-    pub(super) fn drop_empty_dir_of_closed(&self, id: &SandboxId) -> Result<()> {
-        let live = self.store.sandbox(id)?.is_some_and(|sandbox| sandbox.state.is_live());
-        if live { Ok(()) } else { self.remove_dir(&self.sandbox_dir(id)) }
     }
 }
 

@@ -13,6 +13,11 @@ use crate::service::Operation;
 const SELECT: &str =
     "SELECT id, sandbox_id, kind, state, started_at, finished_at, summary, details FROM operations ";
 
+/// The conditions are those of the partial indexes, word by word.
+pub(super) const UNFINISHED: &str = "
+    SELECT sandbox_id FROM operations WHERE state IN ('running', 'decided')
+    UNION SELECT id FROM sandboxes WHERE state IN ('requested', 'provisioning', 'destroying')";
+
 /// How an operation ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperationEnd {
@@ -45,6 +50,11 @@ impl Store {
         self.write("log an operation", |t| end(t, operation))
     }
 
+    /// Writes down how several operations ended, in one.
+    pub fn end_all(&self, operations: &[OperationEnd]) -> Result<()> {
+        self.write("log operations", |t| operations.iter().try_for_each(|operation| end(t, operation)))
+    }
+
     /// The log, newest first.
     pub fn operations(&self, sandbox: Option<&SandboxId>, limit: usize) -> Result<Vec<Operation>> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -64,10 +74,8 @@ impl Store {
 
     /// The sandboxes in which something was begun and not ended. Two index look-ups, empty as a rule.
     pub fn unfinished(&self) -> Result<Vec<SandboxId>> {
-        let sql = "SELECT sandbox_id FROM operations WHERE state IN ('running', 'decided')
-                   UNION SELECT id FROM sandboxes WHERE state IN ('requested', 'provisioning', 'destroying')";
         self.read("look for unfinished operations", |c| {
-            let mut statement = c.prepare_cached(sql)?;
+            let mut statement = c.prepare_cached(UNFINISHED)?;
             let ids = statement.query_map([], |row| Ok(SandboxId::from_string(row.get::<_, String>(0)?)))?;
             ids.collect()
         })

@@ -157,17 +157,23 @@ impl Store {
         })
     }
 
-    /// Changes the state and ends the operations that did it, in one. A state after which nothing lives frees the name
-    /// and the plan's place.
-    pub fn end_in_state(&self, id: &SandboxId, state: SandboxState, ends: &[OperationEnd]) -> Result<()> {
-        self.write("change a sandbox's state", |t| {
+    /// A sandbox that was made is ready, and the operation that made it done, in one.
+    pub fn publish(&self, id: &SandboxId, end: &OperationEnd) -> Result<()> {
+        self.write("publish a sandbox", |t| {
+            set_state(t, id, SandboxState::Ready)?;
+            operations::end(t, end)
+        })
+    }
+
+    /// Ends a sandbox's life in the state `destroyed` or `failed`: its name and its plan's place are free.
+    pub fn close(&self, id: &SandboxId, state: SandboxState) -> Result<()> {
+        self.write("close a sandbox", |t| {
             set_state(t, id, state)?;
-            if matches!(state, SandboxState::Destroyed | SandboxState::Failed) {
-                t.prepare_cached("UPDATE workspaces SET live = 0 WHERE sandbox_id = ?1")?
-                    .execute([id.as_str()])?;
-                t.prepare_cached("DELETE FROM checkpoints WHERE sandbox_id = ?1")?.execute([id.as_str()])?;
-            }
-            ends.iter().try_for_each(|end| operations::end(t, end))
+            t.prepare_cached("UPDATE workspaces SET live = 0 WHERE sandbox_id = ?1")?
+                .execute([id.as_str()])?;
+            t.prepare_cached("DELETE FROM checkpoints WHERE sandbox_id = ?1")?
+                .execute([id.as_str()])
+                .map(drop)
         })
     }
 }

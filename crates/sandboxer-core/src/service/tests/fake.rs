@@ -1,0 +1,385 @@
+//! A strategy that does its work with plain copies and does at each step what the script says: fail, or die.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+
+use crate::contract::{Capabilities, SandboxStrategy};
+use crate::model::{
+    Change, CheckpointId, CommitRequest, CommitResult, Conflict, DiffEntry, DiffKind, DiffView, Node,
+    NodeType, Phase, PlanId, RelPath, Resource, RollbackResult, SandboxRef,
+};
+use crate::registry::{StrategyEntry, StrategyOptions, StrategyRegistry};
+use crate::{Error, Result};
+
+/// What is to happen at a point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fault {
+    /// An error, once.
+    Fail,
+    /// An error every time.
+    AlwaysFail,
+    /// A panic, once: the process dies here.
+    Die,
+}
+
+/// Shared by all fake strategies of a test.
+#[derive(Default)]
+pub struct Script {
+    faults: Mutex<Vec<(String, Fault)>>,
+    calls: Mutex<Vec<String>>,
+    /// `create` falls back to this strategy.
+    pub fall_back_to: Mutex<Option<String>>,
+    /// Workspaces go here instead of the state directory.
+    pub scratch: Mutex<Option<PathBuf>>,
+}
+
+impl Script {
+    /// Sets a fault at `point`: a method or a step of one, such as `commit.finish`, optionally ` NAME` of the resource.
+    pub fn at(&self, point: &str, fault: Fault) {
+        self.faults.lock().unwrap().push((point.to_owned(), fault));
+    }
+
+    /// Takes all faults away.
+    pub fn calm(&self) {
+        self.faults.lock().unwrap().clear();
+    }
+
+    /// Every point passed so far.
+    pub fn calls(&self) -> Vec<String> {
+        self.calls.lock().unwrap().clone()
+    }
+
+    fn pass(&self, point: &str, of: &str) -> Result<()> {
+        let full = format!("{point} {of}");
+        self.calls.lock().unwrap().push(full.clone());
+        let mut faults = self.faults.lock().unwrap();
+        let Some(index) = faults.iter().position(|(at, _)| at == point || *at == full) else { return Ok(()) };
+        let fault = faults[index].1;
+        if fault != Fault::AlwaysFail {
+            faults.remove(index);
+        }
+        drop(faults);
+        assert!(fault != Fault::Die, "killed at {full}");
+        Err(Error::usage(format!("scripted failure at {full}")))
+    }
+}
+
+/// A registry in which every strategy is the fake, with more or fewer abilities.
+pub fn registry(script: &Arc<Script>) -> StrategyRegistry {
+    let mut registry = StrategyRegistry::new();
+    let able = Capabilities {
+        file_tree: true,
+        two_phase: true,
+        select_paths: true,
+        scoped_rollback: true,
+        checkpoints: true,
+        ..Capabilities::default()
+    };
+    for name in ["copy_on_write", "filesystem_copy"] {
+        registry.register(entry(name, able.clone(), script)).unwrap();
+    }
+    registry.register(entry("none", Capabilities::default(), script)).unwrap();
+    registry
+}
+
+fn entry(name: &str, capabilities: Capabilities, script: &Arc<Script>) -> StrategyEntry {
+    let script = script.clone();
+    StrategyEntry {
+        name: name.to_owned(),
+        summary: "scripted".into(),
+        origin: "built-in".into(),
+        capabilities,
+        options: StrategyOptions::new(),
+        factory: Arc::new(move |name, _, context| {
+            script.pass("open", name)?;
+            Ok(Arc::new(Fake { name: name.to_owned(), home: context.home.clone(), script: script.clone() }))
+        }),
+    }
+}
+
+struct Fake {
+    name: String,
+    home: PathBuf,
+    script: Arc<Script>,
+}
+
+/// The places of one workspace.
+struct Places {
+    of: String,
+    resource: PathBuf,
+    dir: PathBuf,
+}
+
+impl Places {
+    fn new(sandbox: &SandboxRef) -> Self {
+        let resource = PathBuf::from(sandbox.resource_id.as_str().strip_prefix("path:").unwrap());
+        let of = resource.file_name().unwrap().to_str().unwrap().to_owned();
+        Self { of, resource, dir: PathBuf::from(sandbox.text("dir").unwrap()) }
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.dir.join("tree")
+    }
+
+    fn base(&self) -> PathBuf {
+        self.dir.join("base")
+    }
+
+    fn stage(&self) -> PathBuf {
+        self.dir.join("stage")
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.dir.join("journal")
+    }
+}
+
+impl Fake {
+    fn pass(&self, point: &str, places: &Places) -> Result<()> {
+        self.script.pass(point, &places.of)
+    }
+
+    fn entries(&self, places: &Places) -> DiffView {
+        let (base, tree) = (read_tree(&places.base()), read_tree(&places.tree()));
+        let mut entries = Vec::new();
+        for (path, content) in &tree {
+            let kind = match base.get(path) {
+                None => DiffKind::Created,
+                Some(old) if old != content => DiffKind::Modified,
+                Some(_) => continue,
+            };
+            let mut entry = DiffEntry::new(path.clone(), kind);
+            entry.new = Some(node(content));
+            entries.push(entry);
+        }
+        let gone = base.keys().filter(|path| !tree.contains_key(*path));
+        entries.extend(gone.map(|path| DiffEntry::new(path.clone(), DiffKind::Deleted)));
+        DiffView::new(entries)
+    }
+
+    fn check(&self, places: &Places, view: &DiffView, request: &CommitRequest) -> Result<()> {
+        if let Some(expected) = request.digest.as_ref().filter(|digest| **digest != view.digest) {
+            return Err(Error::DigestMismatch { expected: expected.clone(), found: view.digest.clone() });
+        }
+        let (base, now) = (read_tree(&places.base()), read_tree(&places.resource));
+        let moved = view.entries.iter().filter(|entry| base.get(&entry.path) != now.get(&entry.path));
+        let conflict =
+            |entry: &DiffEntry| Conflict { path: entry.path.clone(), reason: "moved".into(), parked: None };
+        let conflicts: Vec<_> = moved.map(conflict).collect();
+        if conflicts.is_empty() { Ok(()) } else { Err(Error::Conflict { conflicts }) }
+    }
+
+    fn prepare(&self, places: &Places, request: &CommitRequest) -> Result<CommitResult> {
+        let view = self.entries(places).select(&request.paths);
+        self.check(places, &view, request)?;
+        let result = CommitResult { digest: view.digest, entries: view.entries, ..CommitResult::default() };
+        fs::write(places.stage(), serde_json::to_vec(&result).unwrap()).unwrap();
+        Ok(result)
+    }
+
+    fn apply(&self, places: &Places) -> Result<CommitResult> {
+        let result: CommitResult = serde_json::from_slice(&fs::read(places.journal()).unwrap()).unwrap();
+        self.pass("commit.apply", places)?;
+        for entry in &result.entries {
+            for root in [&places.resource, &places.base()] {
+                let to = root.join(entry.path.as_path());
+                match entry.kind {
+                    DiffKind::Deleted => drop(fs::remove_file(to)),
+                    _ => drop(fs::copy(places.tree().join(entry.path.as_path()), to).unwrap()),
+                }
+            }
+        }
+        fs::remove_file(places.journal()).unwrap();
+        self.pass("commit.applied", places)?;
+        Ok(result)
+    }
+
+    /// A published journal rolls forward; a stage that was prepared becomes one; a stage of a whole commit is discarded.
+    fn finish(&self, places: &Places) -> Result<CommitResult> {
+        if places.dir.join("prepared").exists() {
+            fs::rename(places.stage(), places.journal()).unwrap();
+            fs::remove_file(places.dir.join("prepared")).unwrap();
+        }
+        if places.journal().exists() {
+            return self.apply(places);
+        }
+        let _ = fs::remove_file(places.stage());
+        Ok(CommitResult::default())
+    }
+}
+
+impl SandboxStrategy for Fake {
+    fn create(&self, plan_id: &PlanId, resource: &Resource) -> Result<SandboxRef> {
+        let fall_back_to = self.script.fall_back_to.lock().unwrap().clone();
+        let scratch =
+            self.script.scratch.lock().unwrap().clone().unwrap_or_else(|| self.home.join("scratch"));
+        let of = resource.path().file_name().unwrap().to_str().unwrap();
+        self.script.pass("create", of)?;
+        let dir = scratch.join(format!("ws_{}", ulid::Ulid::generate().to_string().to_lowercase()));
+        fs::create_dir_all(&dir).unwrap();
+        let lock = File::open(&dir).unwrap();
+        lock.lock().unwrap();
+        self.script.pass("create.ownerless", of)?;
+        let owner = json!({"plan_id": plan_id, "resource_id": resource.id, "home": self.home});
+        fs::write(dir.join("owner.json"), owner.to_string()).unwrap();
+        self.script.pass("create.half", of)?;
+        for name in ["base", "tree"] {
+            copy_tree(resource.path(), &dir.join(name));
+        }
+        let made = SandboxRef::new(
+            plan_id.clone(),
+            resource.id.clone(),
+            fall_back_to.as_deref().unwrap_or(&self.name),
+        );
+        let made = made.with_path("dir", &dir).with_path("path", &dir.join("tree"));
+        Ok(if fall_back_to.is_some() { made.with("fallback_reason", "no reflinks here") } else { made })
+    }
+
+    fn read(&self, sandbox: &SandboxRef, path: &RelPath) -> Result<Vec<u8>> {
+        let places = Places::new(sandbox);
+        self.pass("read", &places)?;
+        let at = places.tree().join(path.as_path());
+        fs::read(&at).map_err(|error| Error::io("read", at, error))
+    }
+
+    fn write(&self, sandbox: &SandboxRef, path: &RelPath, content: &[u8]) -> Result<Change> {
+        let places = Places::new(sandbox);
+        self.pass("write", &places)?;
+        let at = places.tree().join(path.as_path());
+        let old = fs::read(&at).ok();
+        fs::write(&at, content).unwrap();
+        Ok(Change {
+            path: path.clone(),
+            kind: if old.is_some() { DiffKind::Modified } else { DiffKind::Created },
+            old_size: old.map(|old| old.len() as u64),
+            new_size: content.len() as u64,
+        })
+    }
+
+    fn diff(&self, sandbox: &SandboxRef) -> Result<DiffView> {
+        let places = Places::new(sandbox);
+        self.pass("diff", &places)?;
+        Ok(self.entries(&places))
+    }
+
+    fn commit(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
+        let places = Places::new(sandbox);
+        match request.phase {
+            Phase::Whole => {
+                self.pass("commit.whole", &places)?;
+                let result = self.prepare(&places, request)?;
+                self.pass("commit.staged", &places)?;
+                fs::rename(places.stage(), places.journal()).unwrap();
+                self.apply(&places).map(|_| result)
+            }
+            Phase::Prepare => {
+                self.pass("commit.prepare", &places)?;
+                let result = self.prepare(&places, request)?;
+                fs::write(places.dir.join("prepared"), "").unwrap();
+                self.pass("commit.prepared", &places)?;
+                Ok(result)
+            }
+            Phase::Finish => {
+                self.pass("commit.finish", &places)?;
+                self.finish(&places)
+            }
+            Phase::Abort => {
+                self.pass("commit.abort", &places)?;
+                let _ = fs::remove_file(places.dir.join("prepared"));
+                let _ = fs::remove_file(places.stage());
+                Ok(CommitResult::default())
+            }
+        }
+    }
+
+    fn rollback(&self, sandbox: &SandboxRef) -> Result<RollbackResult> {
+        let places = Places::new(sandbox);
+        self.pass("rollback", &places)?;
+        let scope = sandbox.scope();
+        let undone: Vec<_> = self.entries(&places).select(&scope).entries;
+        for entry in &undone {
+            let (from, to) =
+                (places.base().join(entry.path.as_path()), places.tree().join(entry.path.as_path()));
+            if fs::copy(from, &to).is_err() {
+                fs::remove_file(to).unwrap();
+            }
+        }
+        Ok(RollbackResult {
+            success: true,
+            checkpoint_id: None,
+            restored_files: undone.len() as u64,
+            message: String::new(),
+        })
+    }
+
+    fn checkpoint(&self, sandbox: &SandboxRef, checkpoint_id: &CheckpointId) -> Result<Option<PathBuf>> {
+        let places = Places::new(sandbox);
+        self.pass("checkpoint", &places)?;
+        let at = places.dir.join("checkpoints").join(checkpoint_id.as_str());
+        let _ = fs::remove_dir_all(&at);
+        copy_tree(&places.tree(), &at);
+        Ok(Some(at))
+    }
+
+    fn restore_checkpoint(
+        &self,
+        sandbox: &SandboxRef,
+        checkpoint_id: &CheckpointId,
+    ) -> Result<RollbackResult> {
+        let places = Places::new(sandbox);
+        self.pass("restore", &places)?;
+        fs::remove_dir_all(places.tree()).unwrap();
+        copy_tree(&places.dir.join("checkpoints").join(checkpoint_id.as_str()), &places.tree());
+        let checkpoint_id = Some(checkpoint_id.clone());
+        Ok(RollbackResult { success: true, checkpoint_id, restored_files: 1, message: String::new() })
+    }
+
+    fn cleanup(&self, sandbox: &SandboxRef) -> Result<()> {
+        let places = Places::new(sandbox);
+        self.pass("cleanup", &places)?;
+        let _ = fs::remove_dir_all(places.dir);
+        Ok(())
+    }
+}
+
+fn node(content: &[u8]) -> Node {
+    Node {
+        node_type: NodeType::File,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        size: content.len() as u64,
+        digest: Some(format!("blake3:{}", blake3::hash(content).to_hex())),
+        target: None,
+        xattrs: None,
+    }
+}
+
+/// Files only, one level deep or more; a single file is the tree `a`.
+fn read_tree(root: &Path) -> BTreeMap<RelPath, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(root).into_iter().flatten() {
+        let entry = entry.unwrap();
+        let name = RelPath::parse(entry.file_name()).unwrap();
+        if entry.path().is_file() {
+            files.insert(name, fs::read(entry.path()).unwrap());
+        }
+    }
+    files
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    if from.is_file() {
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(from, to).unwrap();
+        return;
+    }
+    fs::create_dir_all(to).unwrap();
+    for (path, content) in read_tree(from) {
+        fs::write(to.join(path.as_path()), content).unwrap();
+    }
+}
