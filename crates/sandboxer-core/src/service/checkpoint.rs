@@ -151,8 +151,8 @@ impl CheckpointService<'_> {
         self.describe(&target)
     }
 
-    /// Forgets all but the newest `keep` checkpoints and the pinned ones; returns which. Their content goes too where it
-    /// is a directory of its own.
+    /// Forgets all but the newest `keep` checkpoints and the pinned ones; returns which. What their strategies keep for
+    /// each of them alone goes too.
     pub fn prune(&self, target: &Target, keep: usize) -> Result<Vec<CheckpointId>> {
         self.manager.permit_on(target, "checkpoint")?;
         let (_lock, target) = self.manager.lock_open(target)?;
@@ -171,7 +171,7 @@ impl CheckpointService<'_> {
     fn remove_content(&self, target: &Target, record: &CheckpointRecord) -> Result<()> {
         for (name, path) in &record.snapshots {
             let workspace = target.sandbox.workspace(name);
-            if workspace.is_some_and(|workspace| is_own_directory(workspace, path)) {
+            if workspace.is_some_and(|workspace| is_kept_alone(workspace, path)) {
                 self.manager.remove_dir(path)?;
             }
         }
@@ -179,9 +179,9 @@ impl CheckpointService<'_> {
     }
 }
 
-/// Whether a snapshot is a directory by itself in the place where file strategies keep them. Anything else (a layer
-/// that others stand on, a tag) is left to the strategy's clean-up.
-fn is_own_directory(workspace: &Workspace, path: &Path) -> bool {
+/// Whether a snapshot is an entry of its own in the place where file strategies keep them. Anything else (a layer that
+/// others stand on, a tag) is left to the strategy's clean-up.
+fn is_kept_alone(workspace: &Workspace, path: &Path) -> bool {
     let Some(own) = workspace.sandbox_ref.text("dir") else { return false };
     let below = path.strip_prefix(Path::new(own).join("checkpoints")).ok();
     below.is_some_and(|rest| {

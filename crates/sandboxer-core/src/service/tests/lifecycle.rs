@@ -127,7 +127,7 @@ fn a_dry_run_of_gc_says_what_would_go_and_removes_nothing() {
     let told = manager.gc(true).unwrap();
     assert_eq!(
         (told.expired.clone(), told.removed.clone()),
-        (vec!std::slice::from_ref(&target.sandbox.id), vec![orphan.clone()])
+        (vec![target.sandbox.id.clone()], vec![orphan.clone()])
     );
     assert!(orphan.exists());
     assert_eq!(manager.list(false).unwrap().len(), 1);

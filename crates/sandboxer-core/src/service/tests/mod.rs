@@ -7,6 +7,7 @@ mod commit;
 mod content;
 mod create;
 mod fake;
+mod handler;
 mod lifecycle;
 mod orphans;
 mod race;
