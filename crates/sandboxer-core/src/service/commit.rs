@@ -80,7 +80,7 @@ impl SandboxManager {
         operation: &Operation,
         error: Error,
     ) -> Result<CommitResult> {
-        if !self.capabilities_of(workspace)?.two_phase {
+        if is_refusal(&error) || !self.capabilities_of(workspace)?.two_phase {
             return Err(self.log_failure(operation, error));
         }
         match self.commit_phase(workspace, Phase::Finish) {
@@ -193,6 +193,20 @@ fn check_request(target: &Target, request: &CommitRequest) -> Result<()> {
     let strategy = target.workspaces.first().map(|w| w.sandbox_ref.strategy_name.clone()).unwrap_or_default();
     let reason = "hunks cannot be selected yet; commit whole files".to_owned();
     Err(Error::Unsupported { strategy, what: "commit chosen hunks", reason })
+}
+
+/// Whether an error is a "no" from before the commit point, after which there is nothing to roll forward.
+fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error.root(),
+        Error::Busy { .. }
+            | Error::Cancelled
+            | Error::Conflict { .. }
+            | Error::DigestMismatch { .. }
+            | Error::Refused { .. }
+            | Error::Uncommittable { .. }
+            | Error::Unsupported { .. }
+    )
 }
 
 /// Whether finishing found anything to finish.

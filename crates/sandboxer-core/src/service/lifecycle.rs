@@ -72,7 +72,7 @@ impl SandboxManager {
         }
     }
 
-    /// Removes a directory that may be gone already.
+    /// Removes what may be gone already.
     pub(super) fn remove_dir(&self, path: &Path) -> Result<()> {
         if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             return Ok(());

@@ -32,7 +32,7 @@ pub struct ManagerParts {
     pub progress: Arc<dyn Progress>,
     /// Says when to stop.
     pub cancel: CancelFlag,
-    /// Removes a directory with everything in it, following no link, however deep it is. Missing is fine.
+    /// Removes a file, or a directory with everything in it, following no link, however deep it is. Missing is fine.
     pub remove_tree: fn(&Path) -> Result<()>,
 }
 

@@ -44,6 +44,20 @@ fn what_was_not_reviewed_is_not_committed() {
     assert!(matches!(manager.commit(&target, &request), Err(Error::DigestMismatch { .. })));
     assert_eq!(world.content("proj"), "old");
     assert_eq!(last(&manager, "commit").0, "failed");
+    assert_eq!(commits(&world), ["commit.whole proj"], "a refusal leaves nothing to roll forward");
+}
+
+#[test]
+fn a_failure_before_the_commit_point_is_just_a_failure() {
+    let world = World::new();
+    let (manager, target) = world.one();
+    change_all(&manager, &target);
+    world.script.at("commit.staged", Fault::Fail);
+    manager.commit(&target, &CommitRequest::default()).unwrap_err();
+    assert_eq!(last(&manager, "commit").0, "failed");
+    assert_eq!(world.content("proj"), "old");
+    manager.commit(&target, &CommitRequest::default()).unwrap();
+    assert_eq!(world.content("proj"), "new");
 }
 
 #[test]
