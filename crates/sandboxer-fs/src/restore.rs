@@ -11,7 +11,7 @@ use sandboxer_core::{Error, Result};
 
 use crate::clone::{dress_dir, link_below, make_link};
 use crate::copy::{self, Meta};
-use crate::diff::{Candidate, Comparison, Links, describe_all, scan};
+use crate::diff::{Candidate, Comparison, Delta, Links, Scan, describe_all, pair_renames, scan};
 use crate::manifest::{Edits, Entry};
 use crate::root::{Dir, Root};
 use crate::stamp::Stamp;
@@ -47,18 +47,18 @@ pub fn restore(
     source: &mut dyn Source,
     workshop: &Dir,
 ) -> Result<Restored> {
-    let found = scan(comparison)?;
-    let in_scope = |path: &RelPath| scope.is_empty() || scope.iter().any(|s| path.is_within(s));
-    let mut candidates: Vec<_> = found.candidates.into_iter().filter(|c| in_scope(&c.path)).collect();
-    candidates.sort_by(|a, b| a.path.cmp(&b.path));
-    let differing = describe_all(comparison, candidates.clone(), &found.links)?;
-    let differing: BTreeSet<_> = differing.into_iter().map(|d| d.entry.path).collect();
+    let Scan { candidates: mut all, links } = scan(comparison)?;
+    all.sort_by(|a, b| a.path.cmp(&b.path));
+    let deltas = describe_all(comparison, all.clone(), &links)?;
+    let differing: BTreeSet<_> = deltas.iter().map(|d| d.entry.path.clone()).collect();
+    let linked = names_that_stay(&all, &differing);
+    let candidates = if scope.is_empty() { all } else { within(all, deltas, scope) };
     let mut run = Run {
         copy: comparison.copy,
         source,
         workshop,
-        links: &found.links,
-        linked: BTreeMap::new(),
+        links: &links,
+        linked,
         dirs: BTreeMap::new(),
         restored: Restored::default(),
         latest: 0,
@@ -68,6 +68,34 @@ pub fn restore(
     run.dress_dirs(comparison)?;
     copy::wait_past(run.latest);
     Ok(run.restored)
+}
+
+/// Names, by the inode in the manifest, that still are the files they were: what was linked to them is linked again.
+fn names_that_stay(all: &[Candidate], differing: &BTreeSet<RelPath>) -> BTreeMap<u64, (RelPath, Entry)> {
+    let stays = |c: &Candidate| {
+        let base = c.base.clone().filter(|_| !differing.contains(&c.path))?;
+        let before = base.copy.filter(|s| s.is_file() && s.nlink > 1)?;
+        c.now.filter(|now| now.same_inode(&before)).map(|_| (before.ino, (c.path.clone(), base)))
+    };
+    all.iter().filter_map(stays).collect()
+}
+
+/// The candidates within `scope`, with what belongs to them: a rename goes back as a whole, or what was renamed would be
+/// lost, and what comes back needs the directories that it was in.
+fn within(all: Vec<Candidate>, deltas: Vec<Delta>, scope: &[RelPath]) -> Vec<Candidate> {
+    let mut scope = scope.to_vec();
+    for entry in pair_renames(deltas).into_iter().map(|d| d.entry) {
+        if let (Some(from), true) = (&entry.from, entry.is_selected(&scope)) {
+            scope.extend([from.clone(), entry.path]);
+        }
+    }
+    let chosen = |path: &RelPath| scope.iter().any(|s| path.is_within(s));
+    let mut above = BTreeSet::new();
+    for candidate in all.iter().filter(|c| c.base.is_some() && chosen(&c.path)) {
+        above.extend(std::iter::successors(candidate.path.parent(), RelPath::parent));
+    }
+    let is_lost_dir = |c: &Candidate| above.contains(&c.path) && !c.now.is_some_and(|now| now.is_dir());
+    all.into_iter().filter(|c| chosen(&c.path) || is_lost_dir(c)).collect()
 }
 
 struct Run<'a> {

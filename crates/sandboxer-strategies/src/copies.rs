@@ -17,7 +17,7 @@ use sandboxer_fs::restore::Restored;
 use sandboxer_fs::tree::{Spec, Workspace};
 
 use crate::options::FileOptions;
-use crate::probe;
+use crate::probe::{self, CannotShare};
 use crate::scratch::{self, NewWorkspace};
 
 /// How the copy is made.
@@ -74,7 +74,8 @@ impl CopyStrategy {
         for root in roots {
             match probe::can_share(&root) {
                 Ok(()) => return Ok(root),
-                Err(why) => reason = why,
+                Err(CannotShare::Unwritable(why)) => reason = why,
+                Err(CannotShare::Unsupported(why)) => return Err(why),
             }
         }
         Err(reason)
@@ -130,6 +131,7 @@ fn home_of(sandbox: &SandboxRef) -> Result<PathBuf> {
 fn spec_of(resource: &Resource, mut patterns: Patterns, home: &Path) -> Result<Spec> {
     use std::os::unix::ffi::OsStrExt;
     let path = resource.path();
+    scratch::require(path)?;
     let original = match (path.is_dir(), path.parent(), path.file_name()) {
         (true, _, _) => path.to_path_buf(),
         (false, Some(parent), Some(name)) => {
@@ -198,7 +200,7 @@ impl SandboxStrategy for CopyStrategy {
     }
 
     fn rollback(&self, sandbox: &SandboxRef) -> Result<RollbackResult> {
-        let restored = self.open(sandbox)?.rollback(&sandbox.scope())?;
+        let restored = self.open(sandbox)?.rollback(&sandbox.scope()?)?;
         Ok(rollback_result(None, &restored, "rolled back to the base"))
     }
 

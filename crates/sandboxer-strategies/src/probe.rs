@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use crate::{copy_on_write, filesystem_copy, none};
@@ -18,9 +17,9 @@ pub struct StrategyHealth {
     pub reason: String,
 }
 
-/// Tries each built-in strategy's mechanism in the directory `at`, which is made if need be.
+/// Tries each built-in strategy's mechanism in the directory `at`.
 pub fn probe(at: &Path) -> Vec<StrategyHealth> {
-    let sharing = can_share(at);
+    let sharing = can_share(at).map_err(CannotShare::into_text);
     let health = |name: &str, healthy, reason: String| StrategyHealth { strategy: name.to_owned(), healthy, reason };
     vec![
         health(
@@ -33,15 +32,36 @@ pub fn probe(at: &Path) -> Vec<StrategyHealth> {
     ]
 }
 
-/// Whether files in `dir` can share blocks; tried with two small files.
-pub fn can_share(dir: &Path) -> Result<(), String> {
-    let failed = |e: std::io::Error| format!("{} cannot be written: {e}", dir.display());
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+/// Why files in some directory cannot share blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CannotShare {
+    /// It cannot be written to; another directory on its filesystem may be.
+    Unwritable(String),
+    /// Its filesystem has no such thing.
+    Unsupported(String),
+}
+
+impl CannotShare {
+    /// The reason as it is shown.
+    pub fn into_text(self) -> String {
+        match self {
+            Self::Unwritable(text) | Self::Unsupported(text) => text,
+        }
+    }
+}
+
+/// Whether files in `dir` (or, if it is not there yet, in the directory that it would be made in) can share blocks; tried
+/// with two files that have no name, so that nothing is left behind.
+pub fn can_share(dir: &Path) -> Result<(), CannotShare> {
+    let dir = dir.ancestors().find(|d| d.is_dir()).unwrap_or(dir);
+    let failed = |e: std::io::Error| CannotShare::Unwritable(format!("{} cannot be written ({e})", dir.display()));
     let (first, second) = (unnamed(dir).map_err(failed)?, unnamed(dir).map_err(failed)?);
     let mut file = &first;
     file.write_all(&[1; 4096]).map_err(failed)?;
-    rustix::fs::ioctl_ficlone(&second, &first)
-        .map_err(|e| format!("the filesystem of {} does not share blocks between files ({e})", dir.display()))
+    rustix::fs::ioctl_ficlone(&second, &first).map_err(|e| {
+        let e = std::io::Error::from(e);
+        CannotShare::Unsupported(format!("the filesystem of {} cannot share blocks ({e})", dir.display()))
+    })
 }
 
 /// A file without a name, which is gone when it is closed.
@@ -62,7 +82,7 @@ mod tests {
         let health = probe(&temp.path().join("new"));
         assert_eq!(health.len(), 3);
         assert!(health.iter().all(|h| !h.reason.is_empty()));
-        assert_eq!(std::fs::read_dir(temp.path().join("new")).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
         assert!(!probe(Path::new("/proc/nowhere"))[0].healthy);
     }
 }

@@ -58,6 +58,11 @@ impl Drop for NewWorkspace {
     }
 }
 
+/// Refuses a resource that is not there: a missing name would pass for a file that is yet to be made.
+pub fn require(resource: &Path) -> Result<()> {
+    resource.symlink_metadata().map(drop).map_err(|e| Error::io("examine", resource, e))
+}
+
 /// The scratch root in the state directory.
 pub fn in_state(home: &Path) -> PathBuf {
     home.join("scratch")

@@ -191,3 +191,51 @@ fn ctrl_c_while_writing_ends_the_command() {
     assert!(!status.success());
     assert!(!world.inside("try").join("x").exists());
 }
+
+/// Holds the lock of the sandbox `try` until dropped.
+fn hold_lock(world: &World) -> fs::File {
+    let id = world.json(&["get", "try"])["sandbox_id"].as_str().unwrap().to_owned();
+    let lock =
+        fs::File::options().write(true).open(world.path("home/sandboxes").join(id).join("lock")).unwrap();
+    lock.lock().unwrap();
+    lock
+}
+
+#[test]
+fn a_second_process_is_waited_for_and_then_told_of() {
+    let world = World::with_sandbox();
+    let _held = hold_lock(&world);
+    let mut command = world.command(&["commit", "try", "--json"]);
+    let ran = Ran::of(command.env("SANDBOXER_LOCK_WAIT", "50ms").output().unwrap());
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    let error: serde_json::Value = serde_json::from_str(&ran.stderr).unwrap();
+    assert_eq!(error["error"]["kind"], "busy");
+}
+
+/// Waits until the process has taken over SIGINT.
+fn wait_for_handler(pid: u32) {
+    let catches_interrupt = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim().to_owned();
+        u64::from_str_radix(&mask, 16).unwrap() & (1 << (2 - 1)) != 0
+    };
+    while !catches_interrupt() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn ctrl_c_while_waiting_changes_nothing() {
+    use std::process::Stdio;
+    let world = World::with_sandbox();
+    fs::write(world.inside("try").join("hello.txt"), "changed\n").unwrap();
+    let _held = hold_lock(&world);
+    let mut command = world.command(&["commit", "try"]);
+    let child = command.env("SANDBOXER_LOCK_WAIT", "1h").stderr(Stdio::piped()).spawn().unwrap();
+    wait_for_handler(child.id());
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    assert_eq!(ran.code, 130, "{}", ran.stderr);
+    assert!(ran.stderr.contains("nothing was changed"), "{}", ran.stderr);
+    assert_eq!(world.text("project/hello.txt"), "hello\nworld\n");
+}

@@ -33,14 +33,15 @@ fn nothing_changed_removes_the_sandbox_and_says_so() {
     let world = World::new();
     insta::assert_snapshot!(
         "run_unchanged",
-        world.run(&["run", "--", "cat", "hello.txt"]).transcript(&world)
+        world.run(&["run", "-s", "filesystem_copy", "--", "cat", "hello.txt"]).transcript(&world)
     );
 }
 
 #[test]
 fn without_a_terminal_the_sandbox_is_kept() {
     let world = World::new();
-    let ran = world.run(&["run", "--", "sh", "-c", "echo new > new.txt; rm hello.txt"]);
+    let ran =
+        world.run(&["run", "-s", "filesystem_copy", "--", "sh", "-c", "echo new > new.txt; rm hello.txt"]);
     insta::assert_snapshot!("run_kept", ran.transcript(&world));
     assert!(world.path("project/hello.txt").exists() && !world.path("project/new.txt").exists());
     assert_eq!(open_sandboxes(&world), 1);
@@ -51,7 +52,8 @@ fn without_a_terminal_the_sandbox_is_kept() {
 #[test]
 fn commit_is_for_commands_that_succeed() {
     let world = World::new();
-    let ran = world.run(&["run", "--commit", "--", "sh", "-c", "echo new > new.txt"]);
+    let ran =
+        world.run(&["run", "-s", "filesystem_copy", "--commit", "--", "sh", "-c", "echo new > new.txt"]);
     insta::assert_snapshot!("run_commit", ran.transcript(&world));
     assert_eq!(world.text("project/new.txt"), "new\n");
     assert_eq!(open_sandboxes(&world), 0);
@@ -67,7 +69,8 @@ fn commit_is_for_commands_that_succeed() {
 #[test]
 fn discard_leaves_nothing() {
     let world = World::new();
-    let ran = world.run(&["run", "--discard", "--", "sh", "-c", "echo new > new.txt"]);
+    let ran =
+        world.run(&["run", "-s", "filesystem_copy", "--discard", "--", "sh", "-c", "echo new > new.txt"]);
     insta::assert_snapshot!("run_discard", ran.transcript(&world));
     assert_eq!(open_sandboxes(&world), 0);
     assert!(!world.path("project/new.txt").exists());

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{PlanId, RelPath, ResourceId};
+use crate::{Error, Result};
 
 /// Handle of one isolated resource. It is a value: stored, sent to another process, and valid there.
 ///
@@ -58,10 +59,14 @@ impl SandboxRef {
         self.with("scope", Value::Array(list))
     }
 
-    /// The paths that a `rollback` is limited to; empty means everything.
-    pub fn scope(&self) -> Vec<RelPath> {
-        let value = self.metadata.get("scope").cloned().unwrap_or(Value::Array(Vec::new()));
-        serde_json::from_value(value).unwrap_or_default()
+    /// The paths that a `rollback` is limited to; empty means everything. A scope that cannot be read is an error: taken
+    /// for none, it would throw away what was to be kept.
+    pub fn scope(&self) -> Result<Vec<RelPath>> {
+        match self.metadata.get("scope") {
+            None => Ok(Vec::new()),
+            Some(value) => serde_json::from_value(value.clone())
+                .map_err(|e| Error::usage(format!("the scope of the rollback cannot be read: {e}"))),
+        }
     }
 }
 
@@ -91,9 +96,10 @@ mod tests {
     #[test]
     fn a_scope_keeps_every_byte_and_no_scope_is_everything() {
         let paths = [RelPath::parse("a/b").unwrap(), RelPath::from_bytes(b"\xff".to_vec()).unwrap()];
-        assert_eq!(reference().scoped(&paths).scope(), paths);
-        assert!(reference().scope().is_empty());
-        assert!(reference().scoped(&[]).scope().is_empty());
+        assert_eq!(reference().scoped(&paths).scope().unwrap(), paths);
+        assert!(reference().scope().unwrap().is_empty());
+        assert!(reference().scoped(&[]).scope().unwrap().is_empty());
+        assert!(reference().with("scope", "a").scope().is_err());
     }
 
     #[test]

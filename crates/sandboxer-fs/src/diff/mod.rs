@@ -21,6 +21,7 @@ use crate::xattrs::Xattrs;
 
 pub use describe::{base_node, describe_all, describe_content, node_of, original_moved};
 pub use flags::flags_of;
+pub use renames::pair as pair_renames;
 pub use scan::{Candidate, LinkGroup, Links, Scan, scan};
 
 /// What is compared.

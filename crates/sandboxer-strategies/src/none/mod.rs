@@ -80,6 +80,7 @@ impl NoIsolation {
 
 impl SandboxStrategy for NoIsolation {
     fn create(&self, plan_id: &PlanId, resource: &Resource) -> Result<SandboxRef> {
+        scratch::require(resource.path())?;
         let root = scratch::in_state(&self.context.home);
         let new = NewWorkspace::create(&self.context.home, &root, plan_id, resource)?;
         WriteLog::open(new.path(), resource.path())?;
@@ -123,7 +124,7 @@ impl SandboxStrategy for NoIsolation {
 
     fn rollback(&self, sandbox: &SandboxRef) -> Result<RollbackResult> {
         let _lock = self.lock(sandbox)?;
-        let count = self.open(sandbox)?.undo(0, &sandbox.scope())?;
+        let count = self.open(sandbox)?.undo(0, &sandbox.scope()?)?;
         let message = format!("undid {count} of the files written through this sandbox");
         Ok(RollbackResult { success: true, checkpoint_id: None, restored_files: count, message })
     }

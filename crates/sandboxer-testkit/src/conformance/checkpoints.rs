@@ -73,7 +73,7 @@ pub(super) fn an_unknown_name(fixture: &Fixture) {
     open.write("a.txt", "changed\n");
     let error = open
         .strategy
-        .restore_checkpoint(&open.sandbox, &CheckpointId::from_string("never taken"))
+        .restore_checkpoint(&open.sandbox, &CheckpointId::from_string("never-taken"))
         .unwrap_err();
     assert!(matches!(error, Error::NotFound { .. }), "{error:?}");
     assert_eq!(open.read("a.txt"), "changed\n");

@@ -74,7 +74,7 @@ pub(super) fn a_renamed_file_edited_there(fixture: &Fixture) {
 pub(super) fn a_parent_became_a_link(fixture: &Fixture) {
     let open = fixture.open();
     open.write("dir/c.txt", "mine\n");
-    let elsewhere = fixture.outside().join("elsewhere");
+    let elsewhere = fixture.original("").with_file_name("elsewhere");
     fs::rename(fixture.original("dir"), &elsewhere).unwrap();
     symlink(&elsewhere, fixture.original("dir")).unwrap();
     assert!(open.try_commit(&Default::default()).is_err());

@@ -153,6 +153,8 @@ macro_rules! with_conformance_cases {
                 writes_are_gone [isolates];
                 nothing_to_roll_back [];
                 only_the_scope [isolates scoped_rollback];
+                a_rename_goes_back_whole [isolates scoped_rollback file_tree];
+                a_file_comes_back_with_its_directory [isolates scoped_rollback file_tree];
                 committed_work_stays [isolates];
             }
             checkpoints {

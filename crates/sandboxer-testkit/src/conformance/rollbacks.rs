@@ -9,6 +9,7 @@ pub(super) fn the_sandbox_is_as_at_first(fixture: &Fixture) {
     rich_tree(&fixture.original(""), fixture.outside());
     let before = fixture.manifest();
     let open = fixture.open();
+    fs::remove_dir(open.path("empty/also empty")).unwrap();
     change_everything(&open);
     fs::remove_dir_all(open.path("nested")).unwrap();
     fs::remove_file(open.path("links/second name")).unwrap();
@@ -55,6 +56,28 @@ pub(super) fn only_the_scope(fixture: &Fixture) {
     assert_eq!(open.read("dir/c.txt"), "gamma\n");
     assert!(open.strategy.read(&open.sandbox, &rel("dir/new.txt")).is_err());
     open.assert_kinds(&[("a.txt", sandboxer_core::model::DiffKind::Modified)]);
+}
+
+/// A rename within the scope by either of its ends goes back as a whole: half of it would lose the content.
+pub(super) fn a_rename_goes_back_whole(fixture: &Fixture) {
+    for scope in ["moved.txt", "a.txt"] {
+        let open = fixture.open();
+        fs::rename(open.path("a.txt"), open.path("moved.txt")).unwrap();
+        open.write("b.txt", "kept\n");
+        let scoped = open.sandbox.clone().scoped(&[rel(scope)]);
+        open.strategy.rollback(&scoped).unwrap();
+        assert_eq!((open.read("a.txt"), open.read("b.txt")), ("alpha\n".into(), "kept\n".into()));
+        assert!(!open.path("moved.txt").exists());
+    }
+}
+
+pub(super) fn a_file_comes_back_with_its_directory(fixture: &Fixture) {
+    let open = fixture.open();
+    fs::remove_dir_all(open.path("dir")).unwrap();
+    let scoped = open.sandbox.clone().scoped(&[rel("dir/sub/d.txt")]);
+    open.strategy.rollback(&scoped).unwrap();
+    assert_eq!(open.read("dir/sub/d.txt"), "delta\n");
+    open.assert_kinds(&[("dir/c.txt", sandboxer_core::model::DiffKind::Deleted)]);
 }
 
 pub(super) fn committed_work_stays(fixture: &Fixture) {

@@ -154,7 +154,8 @@ impl SandboxStrategy for StrictFake {
     }
 
     fn rollback(&self, sandbox: &SandboxRef) -> Result<RollbackResult> {
-        self.change("rollback", sandbox, |state| Ok(rolled_back(None, state.rollback(&sandbox.scope()))))
+        let scope = sandbox.scope()?;
+        self.change("rollback", sandbox, |state| Ok(rolled_back(None, state.rollback(&scope))))
     }
 
     fn checkpoint(&self, sandbox: &SandboxRef, checkpoint_id: &CheckpointId) -> Result<Option<PathBuf>> {

@@ -149,7 +149,13 @@ impl World {
         match self.strategy.rollback(&scoped) {
             Ok(_) => {
                 let mut expected = self.mine.flat();
-                for path in gone.iter().flat_map(paths_of) {
+                let mut back: BTreeSet<String> = gone.iter().flat_map(paths_of).collect();
+                // What comes back needs the directories that it was in.
+                for path in back.clone().iter().filter(|p| self.base.contains_key(*p)) {
+                    let above = std::iter::successors(parent(path), |p| parent(p));
+                    back.extend(above.filter(|p| !self.mine.is_dir(p)).map(str::to_owned));
+                }
+                for path in back {
                     match self.base.get(&path) {
                         Some(flat) => drop(expected.insert(path, flat.clone())),
                         None => drop(expected.remove(&path)),

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use sandboxer_core::Error;
-use sandboxer_core::model::{DiffEntry, DiffKind, Node};
+use sandboxer_core::model::{DiffEntry, DiffKind, Node, NodeType};
 use sandboxer_core::service::{TargetDiff, Workspace, WorkspaceDiff};
 use sandboxer_fs::{content, patch};
 
@@ -81,11 +81,14 @@ fn line_of(entry: &DiffEntry, paint: impl Fn(anstyle::Style, String) -> String) 
     line
 }
 
+/// Where it is and where it came from; a directory ends with a slash.
 fn places(entry: &DiffEntry) -> String {
+    let node = entry.new.as_ref().or(entry.old.as_ref());
+    let slash = if node.is_some_and(|n| n.node_type == NodeType::Directory) { "/" } else { "" };
     let path = output::name(entry.path.as_bytes());
     match &entry.from {
-        Some(from) => format!("{} → {path}", output::name(from.as_bytes())),
-        None => path,
+        Some(from) => format!("{}{slash} → {path}{slash}", output::name(from.as_bytes())),
+        None => format!("{path}{slash}"),
     }
 }
 
@@ -178,7 +181,14 @@ impl Stat {
 
 fn stat_rows(of: &WorkspaceDiff) -> Result<Vec<StatRow>, CliError> {
     let row = |entry| Ok(StatRow { place: places(entry), counts: counts(&of.workspace, entry)? });
-    of.entries.iter().map(row).collect()
+    of.entries.iter().filter(|entry| !is_mere_directory(entry)).map(row).collect()
+}
+
+/// A directory that came or went: its files say so, and it has no lines of its own.
+fn is_mere_directory(entry: &DiffEntry) -> bool {
+    let node = entry.new.as_ref().or(entry.old.as_ref());
+    let came_or_went = matches!(entry.kind, DiffKind::Created | DiffKind::Deleted);
+    came_or_went && node.is_some_and(|n| n.node_type == NodeType::Directory)
 }
 
 fn counts(workspace: &Workspace, entry: &DiffEntry) -> Result<Counts, CliError> {
@@ -307,7 +317,7 @@ fn line_style(line: &[u8], in_hunk: &mut bool) -> anstyle::Style {
 
 #[cfg(test)]
 mod tests {
-    use sandboxer_core::model::{NodeType, RelPath};
+    use sandboxer_core::model::RelPath;
 
     use super::*;
     use crate::cli::output::ColorWhen;
@@ -331,6 +341,8 @@ mod tests {
         let mut renamed = entry(b"new", DiffKind::Renamed);
         renamed.from = Some(RelPath::parse("old").unwrap());
         assert_eq!(entry_line(&plain(), &renamed), "R old → new");
+        renamed.new = Some(Node { node_type: NodeType::Directory, ..node(0o755) });
+        assert_eq!(entry_line(&plain(), &renamed), "R old/ → new/");
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub struct CliError {
     pub message: String,
     /// On what, if that is one path.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub path: Option<PathText>,
+    pub path: Option<Box<PathText>>,
     /// Path by path, where there are several.
     #[serde(rename = "paths", skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<Detail>,
@@ -100,6 +100,12 @@ pub struct CliError {
     /// The reader of our output has gone: nobody is there to be told.
     #[serde(skip)]
     silent: bool,
+}
+
+/// What `--json` prints of it.
+#[derive(Serialize)]
+struct ErrorDocument<'a> {
+    error: &'a CliError,
 }
 
 impl CliError {
@@ -143,7 +149,7 @@ impl CliError {
 
     /// The same error on that path.
     pub fn on(mut self, path: &Path) -> Self {
-        self.path = Some(PathText::new(path.as_os_str().as_bytes()));
+        self.path = Some(Box::new(PathText::new(path.as_os_str().as_bytes())));
         self
     }
 
@@ -166,8 +172,8 @@ impl CliError {
     }
 
     fn document(&self) -> String {
-        let document = serde_json::json!({ "error": self });
-        format!("{document:#}\n")
+        let document = ErrorDocument { error: self };
+        serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
     }
 
     fn text(&self, ui: &Ui) -> String {
@@ -192,7 +198,7 @@ impl From<Error> for CliError {
 fn explain(error: &Error) -> CliError {
     let root = error.root();
     let mut told = CliError::new(kind_of(root), chain(error));
-    told.path = path_of(root).map(|path| PathText::new(path.as_os_str().as_bytes()));
+    told.path = path_of(root).map(|path| Box::new(PathText::new(path.as_os_str().as_bytes())));
     told.details = details_of(root);
     told.hints = hints_of(root);
     told
@@ -243,6 +249,7 @@ fn path_of(error: &Error) -> Option<&Path> {
         | Error::Unavailable { path, .. }
         | Error::Busy { path, .. } => Some(path),
         Error::Config { file, .. } => Some(file),
+        Error::NotFound { what: "resource" | "file", name, .. } => Some(Path::new(name)),
         Error::Conflict { conflicts } if conflicts.len() == 1 => Some(conflicts[0].path.as_path()),
         Error::Uncommittable { entries } if entries.len() == 1 => Some(entries[0].0.as_path()),
         _ => None,
@@ -341,6 +348,7 @@ fn not_found_hints(what: &str, similar: &[String]) -> Vec<String> {
         hints.push(format!("did you mean {}?", similar.join(" or ")));
     }
     let listing = match what {
+        "resource" => "name a directory or a file that is there; without one it is the current directory",
         "sandbox" => "`sandbox list` shows what there is",
         "workspace" => "`sandbox get ID` shows its workspaces",
         "checkpoint" => "`sandbox checkpoints ID` shows what there is",
@@ -416,7 +424,7 @@ mod tests {
     fn io_errors_name_step_path_and_cause_once() {
         let told = CliError::from(Error::io("read", "/x/y", io::Error::from_raw_os_error(2)));
         assert_eq!(told.message, "cannot read /x/y: No such file or directory");
-        assert_eq!(told.path, Some(PathText::new(b"/x/y")));
+        assert_eq!(told.path.as_deref(), Some(&PathText::new(b"/x/y")));
         let full = CliError::from(Error::io("write", "/x", io::Error::from_raw_os_error(28)));
         assert!(full.hints[0].contains("sandbox gc"));
     }

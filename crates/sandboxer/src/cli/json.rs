@@ -14,6 +14,7 @@ use sandboxer_core::service::{
 };
 use serde::Serialize;
 
+use super::error::{Detail, conflict_detail};
 use super::output;
 
 /// A path as JSON has it.
@@ -329,6 +330,8 @@ pub struct CommitDocument<'a> {
     summary: Summary,
     entries: Vec<EntryDocument<'a>>,
     notices: Vec<NoticeDocument<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    conflicts: Vec<Detail>,
 }
 
 #[derive(Serialize)]
@@ -355,6 +358,7 @@ impl<'a> CommitDocument<'a> {
             summary: Summary::of(results().flat_map(|(_, result)| &result.entries)),
             entries: results().flat_map(of_all).collect(),
             notices: results().flat_map(notices).collect(),
+            conflicts: results().flat_map(|(_, result)| &result.conflicts).map(conflict_detail).collect(),
         }
     }
 }

@@ -106,13 +106,21 @@ fn tell_refusal(refusal: &clap::Error) -> u8 {
         return exit::OK;
     }
     if std::env::args_os().any(|arg| arg == "--json") {
-        let text = refusal.render().to_string();
-        let message = text.trim_start_matches("error: ").trim_end().to_owned();
-        CliError::usage(message).report(&Ui::new(true, false, ColorWhen::Never));
+        usage_error(&refusal.render().to_string()).report(&Ui::new(true, false, ColorWhen::Never));
     } else {
         let _ = refusal.print();
     }
     exit::USAGE
+}
+
+/// What the parser says, without its decoration: the first paragraph is the message, a tip is a hint.
+fn usage_error(text: &str) -> CliError {
+    let mut paragraphs = text.split("\n\n");
+    let lines = paragraphs.next().unwrap_or_default().lines().map(str::trim);
+    let message = lines.collect::<Vec<_>>().join(" ");
+    let tips = paragraphs.flat_map(str::lines).filter_map(|line| line.trim().strip_prefix("tip: "));
+    let error = CliError::usage(message.trim_start_matches("error: "));
+    tips.fold(error, |error, tip| error.hint(tip)).hint("`sandbox --help` shows the commands")
 }
 
 /// Writes out what is left, tells the error, and gives the exit code.
@@ -139,12 +147,21 @@ mod tests {
     }
 
     #[test]
+    fn the_parsers_words_become_a_message_and_hints() {
+        let refusal = Cli::try_parse_from(["sandbox", "creat"]).err().unwrap();
+        let error = usage_error(&refusal.render().to_string());
+        assert_eq!(error.message, "unrecognized subcommand 'creat'");
+        assert!(error.hints[0].contains("'create'"), "{:?}", error.hints);
+    }
+
+    #[test]
     fn every_command_says_what_it_does_and_how() {
         for command in Cli::command().get_subcommands() {
             let name = command.get_name();
             assert!(command.get_about().is_some(), "{name} has no description");
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.starts_with("Examples:\n  sandbox "), "{name} has no examples");
+            assert!(help.starts_with("Examples:\n  "), "{name} has no examples");
+            assert!(help.contains(&format!("sandbox {name}")), "the examples of {name} do not show it");
         }
     }
 }

@@ -215,7 +215,17 @@ pub fn expiry(expires: Option<Timestamp>, now: Timestamp) -> String {
     match expires {
         None => "never".to_owned(),
         Some(at) if at <= now => "expired".to_owned(),
-        Some(at) => format!("in {}", span(at.as_second() - now.as_second())),
+        Some(at) => format!("in {}", rounded(at.as_second() - now.as_second())),
+    }
+}
+
+/// A span to the nearest unit: what was made for two hours a moment ago ends in two hours, not in one.
+fn rounded(seconds: i64) -> String {
+    match seconds {
+        ..=59 => span(seconds),
+        60..=3569 => span(seconds + 30),
+        3570..=171_000 => span(seconds + 1800),
+        _ => span(seconds + 43_200),
     }
 }
 
@@ -326,7 +336,9 @@ mod tests {
         let now = Timestamp::from_second(1_000_000).unwrap();
         assert_eq!(expiry(None, now), "never");
         assert_eq!(expiry(Some(now), now), "expired");
-        assert_eq!(expiry(Some(Timestamp::from_second(1_000_120).unwrap()), now), "in 2m");
+        let ends_in = |seconds: i64| expiry(Some(Timestamp::from_second(1_000_000 + seconds).unwrap()), now);
+        assert_eq!([ends_in(59), ends_in(119), ends_in(120)], ["in 59s", "in 2m", "in 2m"]);
+        assert_eq!([ends_in(3599), ends_in(7199), ends_in(604_790)], ["in 1h", "in 2h", "in 7d"]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use sandboxer::wiring::{self, Setup};
 use sandboxer_core::config::{self, Settings, TrustStore};
+use sandboxer_core::model::Conflict;
 use sandboxer_core::service::{GcReport, Recovered, SandboxManager, Target};
 
 use super::error::CliError;
@@ -92,14 +93,7 @@ impl App {
         let message = output::sentence(&recovered.message);
         self.ui.note(format_args!("recovered {}: {message}", recovered.sandbox_id));
         for conflict in &recovered.conflicts {
-            let parked =
-                conflict.parked.as_deref().map(|p| format!("; the new content is in {}", output::name(p)));
-            let path = output::name(conflict.path.as_bytes());
-            self.ui.warn(format_args!(
-                "{path}: {}{}",
-                output::sentence(&conflict.reason),
-                parked.unwrap_or_default()
-            ));
+            self.ui.warn(conflict_sentence(conflict));
         }
     }
 
@@ -122,6 +116,15 @@ impl Session {
     /// The same, those that are gone included.
     pub fn find_any(&self, selector: &str) -> Result<Target, CliError> {
         Ok(self.manager.find_any(selector)?)
+    }
+}
+
+/// What became of a path that somebody edited after a commit's point of no return.
+pub fn conflict_sentence(conflict: &Conflict) -> String {
+    let (path, reason) = (output::name(conflict.path.as_bytes()), output::sentence(&conflict.reason));
+    match &conflict.parked {
+        Some(parked) => format!("{path}: {reason}; the new content is in {}", output::name(parked)),
+        None => format!("{path}: {reason}"),
     }
 }
 

@@ -187,6 +187,11 @@ fn redaction(rest: &str, before: Option<char>) -> Option<(&'static str, usize)> 
     if let Some(digest) = rest.strip_prefix("blake3:") {
         return Some(("[DIGEST]", "blake3:".len() + run_of(digest, |c| c.is_ascii_hexdigit())));
     }
+    for (field, name) in [("uid\": ", "uid\": [UID]"), ("gid\": ", "gid\": [GID]")] {
+        if let Some(id) = rest.strip_prefix(field) {
+            return Some((name, field.len() + run_of(id, |c| c.is_ascii_digit())));
+        }
+    }
     if is_time(rest) {
         let length = run_of(rest, |c| c.is_ascii_digit() || "-:T. ".contains(c)) + 1;
         return Some(("[TIME]", length));

@@ -299,7 +299,7 @@ impl SandboxStrategy for Fake {
     fn rollback(&self, sandbox: &SandboxRef) -> Result<RollbackResult> {
         let places = Places::new(sandbox);
         self.pass("rollback", &places)?;
-        let scope = sandbox.scope();
+        let scope = sandbox.scope()?;
         let undone: Vec<_> = self.entries(&places).select(&scope).entries;
         for entry in &undone {
             let (from, to) =

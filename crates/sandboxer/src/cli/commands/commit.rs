@@ -7,7 +7,7 @@ use super::{TargetArg, rel_paths};
 use crate::cli::error::CliError;
 use crate::cli::json::{CommitDocument, Summary};
 use crate::cli::output::{self, Ui, count, shell_word};
-use crate::cli::session::App;
+use crate::cli::session::{App, conflict_sentence};
 use crate::cli::{Outcome, exit};
 
 /// Make the difference real: all of it, or some paths
@@ -50,7 +50,13 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     } else {
         tell(&mut app.ui, &target.sandbox, &commit)?;
     }
-    Ok(exit::OK)
+    Ok(exit_code(&commit))
+}
+
+/// Somebody edited what was being written, after the point of no return: their edit stands, ours is put aside.
+fn exit_code(commit: &TargetCommit) -> u8 {
+    let parked = commit.workspaces.iter().any(|(_, result)| !result.conflicts.is_empty());
+    if parked { exit::CONFLICT } else { exit::OK }
 }
 
 /// What was committed, for people.
@@ -76,7 +82,7 @@ pub fn sentence(sandbox: &Sandbox, commit: &TargetCommit) -> String {
     }
 }
 
-/// What was left out or altered on the way.
+/// What was left out or altered on the way, and what was left alone.
 pub fn tell_notices(ui: &Ui, commit: &TargetCommit) {
     for notice in commit.workspaces.iter().flat_map(|(_, result)| &result.notices) {
         ui.warn(format_args!(
@@ -84,6 +90,9 @@ pub fn tell_notices(ui: &Ui, commit: &TargetCommit) {
             output::name(notice.path.as_bytes()),
             output::sentence(&notice.message)
         ));
+    }
+    for conflict in commit.workspaces.iter().flat_map(|(_, result)| &result.conflicts) {
+        ui.warn(conflict_sentence(conflict));
     }
 }
 

@@ -170,6 +170,11 @@ fn tell(app: &mut App, created: &Created) -> Outcome {
     describe(&mut app.ui, sandbox)?;
     app.ui.flush()?;
     app.ui.note(output::sentence(&created.message));
+    for workspace in sandbox.workspaces.iter().filter(|w| w.sandbox_ref.strategy_name != w.requested_strategy)
+    {
+        let (requested, used) = (&workspace.requested_strategy, &workspace.sandbox_ref.strategy_name);
+        app.ui.note(format_args!("{requested} does not work here, so it is {used}"));
+    }
     let name = shell_word(&sandbox.name);
     match sandbox.workspaces.as_slice() {
         [_] => app.ui.next("work in it:", &format!("cd \"$(sandbox path {name})\"")),

@@ -85,20 +85,22 @@ fn show(app: &mut App, args: &Args, target: &Target, diff: &TargetDiff) -> Resul
     }
     diffs::show_entries(&mut app.ui, diff)?;
     app.ui.flush()?;
-    tell_next(app, target, diff);
+    tell_next(app, args, target, diff);
     Ok(())
 }
 
-fn tell_next(app: &App, target: &Target, diff: &TargetDiff) {
+fn tell_next(app: &App, args: &Args, target: &Target, diff: &TargetDiff) {
     let (summary, name) = (diffs::summary(diff), typed(target));
+    let paths: String =
+        args.paths.iter().map(|path| format!(" {}", shell_word(&path.to_string_lossy()))).collect();
     if summary.total == 0 {
         app.ui.note("no changes");
         return;
     }
     app.ui.note(format_args!("{}: {}", count(summary.total, "change"), summary.text()));
-    app.ui.next("see the content:", &format!("sandbox diff {name} --patch"));
-    app.ui.next("make it real:   ", &format!("sandbox commit {name}"));
-    app.ui.next("throw it away:  ", &format!("sandbox rollback {name}"));
+    app.ui.next("see the content:", &format!("sandbox diff {name}{paths} --patch"));
+    app.ui.next("make it real:   ", &format!("sandbox commit {name}{paths}"));
+    app.ui.next("throw it away:  ", &format!("sandbox rollback {name}{paths}"));
 }
 
 /// A patch has one root, so it is of one workspace.

@@ -212,11 +212,11 @@ fn strategies(places: &[&Path]) -> Vec<StrategyHealth> {
     let health = |place: &Path| {
         let found = sandboxer_strategies::probe(place).into_iter();
         let place = place.to_path_buf();
-        found.map(move |(strategy, healthy, reason)| StrategyHealth {
-            strategy,
+        found.map(move |found| StrategyHealth {
+            strategy: found.strategy,
             place: place.clone(),
-            healthy,
-            reason,
+            healthy: found.healthy,
+            reason: found.reason,
         })
     };
     places.into_iter().flat_map(health).collect()

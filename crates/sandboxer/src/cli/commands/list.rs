@@ -58,7 +58,7 @@ fn row(sandbox: &Sandbox, now: Timestamp) -> Vec<String> {
         sandbox.id.to_string(),
         format!("{:?}", sandbox.state).to_lowercase(),
         age(sandbox.created_at, now),
-        expiry(sandbox.expires_at, now),
+        if sandbox.state.is_live() { expiry(sandbox.expires_at, now) } else { "-".to_owned() },
         of_each(|w| w.sandbox_ref.strategy_name.clone()),
         of_each(|w| output::name(&w.resource.location)),
     ]

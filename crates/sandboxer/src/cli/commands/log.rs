@@ -1,6 +1,7 @@
 use sandboxer::wiring;
 use sandboxer_core::service::Operation;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::cli::error::CliError;
 use crate::cli::output::{self, moment, table};
@@ -56,6 +57,14 @@ fn row(operation: &Operation) -> Vec<String> {
         operation.sandbox_id.to_string(),
         operation.kind.clone(),
         operation.state.clone(),
-        output::sentence(&operation.summary),
+        summary(operation),
     ]
+}
+
+/// What was done, and why if somebody said.
+fn summary(operation: &Operation) -> String {
+    match operation.details.get("message").and_then(Value::as_str) {
+        Some(why) => output::sentence(&format!("{}: {why}", operation.summary)),
+        None => output::sentence(&operation.summary),
+    }
 }

@@ -17,9 +17,9 @@ use crate::cli::output::{self, count, style};
 use crate::cli::session::{App, Session, typed};
 use crate::cli::{Outcome, exit};
 
-/// Run a command in a sandbox of a directory, show what it changed, and ask what to do with it
+/// Run a command in a sandbox, show what it changed, and ask
 ///
-/// Only files are isolated: the command has your network, your processes and everything outside the directory. Without
+/// It works in a sandbox of a directory; afterwards the difference is shown, and you decide what becomes of it. Only files are isolated: the command has your network, your processes and everything outside the directory. Without
 /// a terminal the sandbox is kept, and what to type next is printed. The exit code is the command's own (128+n if signal n
 /// ended it); 125 is our failure, 126 not executable, 127 not found, and 3 a conflict of --commit.
 #[derive(clap::Args)]
