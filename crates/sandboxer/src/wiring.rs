@@ -9,10 +9,11 @@ use std::sync::Arc;
 use sandboxer_core::Result;
 use sandboxer_core::config::{Settings, register_custom_strategies};
 use sandboxer_core::contract::{CancelFlag, LocalPermissions, NoProgress, PermissionService, Progress};
-use sandboxer_core::registry::StrategyRegistry;
+use sandboxer_core::registry::{StrategyOptions, StrategyRegistry};
 use sandboxer_core::service::{ManagerParts, SandboxManager};
 use sandboxer_core::types::ResourceTypes;
 use sandboxer_strategies::{copy_on_write, filesystem_copy, none};
+use serde_json::json;
 
 /// What a manager is made of, as far as callers differ.
 pub struct Setup {
@@ -47,11 +48,24 @@ impl Setup {
 /// Every built-in strategy, then the custom ones of the settings.
 pub fn registry(settings: &Settings) -> Result<StrategyRegistry> {
     let mut registry = StrategyRegistry::new();
-    registry.register(filesystem_copy::entry())?;
-    registry.register(copy_on_write::entry())?;
-    registry.register(none::entry())?;
+    for mut entry in [filesystem_copy::entry(), copy_on_write::entry(), none::entry()] {
+        entry.options = file_options(settings);
+        registry.register(entry)?;
+    }
     register_custom_strategies(settings, &mut registry)?;
     Ok(registry)
+}
+
+/// What the settings say to every strategy of files, in the strategies' own terms.
+fn file_options(settings: &Settings) -> StrategyOptions {
+    let mut options = StrategyOptions::from([
+        ("include".to_owned(), json!(settings.include)),
+        ("exclude".to_owned(), json!(settings.exclude)),
+        ("lock_wait_ms".to_owned(), json!(settings.lock_wait.as_millis() as u64)),
+    ]);
+    options.extend(settings.threads.map(|threads| ("threads".to_owned(), json!(threads))));
+    options.extend(settings.scratch.as_ref().map(|path| ("scratch".to_owned(), json!(path))));
+    options
 }
 
 /// The embedded resource types, extended and overridden by `files`.
@@ -99,6 +113,15 @@ mod tests {
         let names: Vec<&str> = registry.entries().map(|e| e.name.as_str()).collect();
         assert_eq!(names, ["copy_on_write", "filesystem_copy", "none"]);
         assert!(!registry.get("none").unwrap().capabilities.isolates);
+    }
+
+    #[test]
+    fn settings_reach_the_strategies() {
+        let settings = Settings { threads: Some(3), exclude: vec!["target".into()], ..Settings::default() };
+        let registry = registry(&settings).unwrap();
+        let options = &registry.get("filesystem_copy").unwrap().options;
+        assert_eq!(options["threads"], 3);
+        assert_eq!(options["exclude"][0], "target");
     }
 
     #[test]
