@@ -117,6 +117,7 @@ fn ended(status: ExitStatus) -> Ended {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn run_here(command: &[&str]) -> Result<Ended, CliError> {

@@ -51,7 +51,7 @@ pub fn show_entries(ui: &mut Ui, diff: &TargetDiff) -> Result<(), CliError> {
 }
 
 fn show_heading(ui: &mut Ui, diff: &TargetDiff, of: &WorkspaceDiff) -> Result<(), CliError> {
-    if diff.workspaces.len() < 2 {
+    if diff.workspaces.len() < 2 || of.entries.is_empty() {
         return Ok(());
     }
     let workspace = &of.workspace;
@@ -317,6 +317,7 @@ fn line_style(line: &[u8], in_hunk: &mut bool) -> anstyle::Style {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use sandboxer_core::model::RelPath;
 
     use super::*;

@@ -381,6 +381,7 @@ fn uncommittable_hints(entries: &[(RelPath, String)]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn conflict(path: &str) -> Conflict {

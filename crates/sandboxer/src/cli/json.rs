@@ -440,6 +440,7 @@ pub struct StatusDocument<'a> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn path(bytes: &[u8]) -> RelPath {

@@ -137,6 +137,7 @@ fn finish(ui: &mut Ui, outcome: Outcome) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use clap::CommandFactory;
 
     use super::*;

@@ -300,6 +300,7 @@ fn push_row(text: &mut String, cells: &[impl AsRef<str>], widths: &[usize]) {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

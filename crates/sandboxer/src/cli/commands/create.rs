@@ -190,6 +190,7 @@ fn tell(app: &mut App, created: &Created) -> Outcome {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]

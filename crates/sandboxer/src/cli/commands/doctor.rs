@@ -282,6 +282,7 @@ fn mark(ui: &Ui, ok: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
