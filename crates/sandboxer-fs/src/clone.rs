@@ -10,10 +10,10 @@ use sandboxer_core::contract::{CancelFlag, Progress};
 use sandboxer_core::model::RelPath;
 use sandboxer_core::{Error, Result};
 
-use crate::copy::{self, Copied, Meta, Transfer, copy_file};
+use crate::copy::{self, Copied, Meta, SourceFile, Transfer};
 use crate::filter::Filter;
 use crate::list::{self, Listed};
-use crate::manifest::{self, Chunk, DirId, Entry, ManifestWriter};
+use crate::manifest::{self, Chunk, DirId, Edits, Entry, Manifest, ManifestWriter};
 use crate::pool::{self, Queue};
 use crate::root::{Dir, Root};
 use crate::stamp::Stamp;
@@ -57,8 +57,8 @@ struct Shared<'a> {
     job: &'a CloneJob<'a>,
     manifest: ManifestWriter,
     next_id: AtomicU32,
-    /// Where the first name of a file with several is, by inode.
-    links: Mutex<HashMap<u64, (RelPath, Entry)>>,
+    /// The names of files with several, by inode, and the base of each such file.
+    links: Mutex<HashMap<u64, (Vec<RelPath>, Entry)>>,
     latest: AtomicI64,
     entries: AtomicU64,
     bytes: AtomicU64,
@@ -82,9 +82,26 @@ pub fn clone_tree(job: &CloneJob<'_>) -> Result<CloneReport> {
     job.progress.end();
     done?;
     let report = CloneReport { entries: shared.entries.into_inner(), bytes: shared.bytes.into_inner() };
+    let links = shared.links.into_inner().unwrap_or_else(PoisonError::into_inner);
     shared.manifest.finish()?;
-    copy::wait_past(shared.latest.into_inner());
+    let latest = restamp_links(job, links)?.max(shared.latest.into_inner());
+    copy::wait_past(latest);
     Ok(report)
+}
+
+/// Each further name of a file changes its stamp: those of files with several are taken when all names are there.
+fn restamp_links(job: &CloneJob<'_>, links: HashMap<u64, (Vec<RelPath>, Entry)>) -> Result<i64> {
+    let mut edits = Edits::new();
+    let mut latest = 0;
+    for (names, entry) in links.into_values().filter(|(names, _)| names.len() > 1) {
+        let copy = job.target.stamp(&names[0])?;
+        latest = latest.max(copy.map_or(0, |s| s.ctime));
+        edits.extend(names.into_iter().map(|path| (path, Some(Entry { copy, ..entry.clone() }))));
+    }
+    if !edits.is_empty() {
+        Manifest::load(job.manifest)?.rewrite(edits)?;
+    }
+    Ok(latest)
 }
 
 impl Shared<'_> {
@@ -142,7 +159,8 @@ impl Shared<'_> {
     }
 
     fn queue_dir(&self, path: RelPath, to: &Dir, name: Vec<u8>, queue: &Queue<DirTask>) -> Result<Entry> {
-        to.make_dir(&name, 0o700)?;
+        // Mostly the mode that it ends with; what it must have until then is the owner's access.
+        to.make_dir(&name, 0o755)?;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         queue.push(DirTask { path: Some(path), id });
         Ok(Entry { name, child: Some(id), ..Entry::default() })
@@ -157,11 +175,11 @@ impl Shared<'_> {
         name: Vec<u8>,
         buffer: &mut Vec<u8>,
     ) -> Result<Option<Entry>> {
-        let Some(stamp) = from.stamp(&name)? else { return Ok(None) };
-        if stamp.nlink > 1 {
-            return self.copy_linked(path, &stamp, from, to, name, buffer).map(Some);
+        let Some(source) = SourceFile::open(from, &name)? else { return Ok(None) };
+        if source.stamp.nlink > 1 {
+            return self.copy_linked(path, source, to, name, buffer).map(Some);
         }
-        let copied = copy_file((from, &name), (to, &name), self.job.transfer, buffer)?;
+        let copied = source.copy_to(to, &name, self.job.transfer, buffer)?;
         Ok(Some(self.entry(name, copied)))
     }
 
@@ -169,20 +187,21 @@ impl Shared<'_> {
     fn copy_linked(
         &self,
         path: RelPath,
-        stamp: &Stamp,
-        from: &Dir,
+        source: SourceFile,
         to: &Dir,
         name: Vec<u8>,
         buffer: &mut Vec<u8>,
     ) -> Result<Entry> {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((first, entry)) = links.get(&stamp.ino) {
-            link_below(self.job.target, first, to, &name)?;
+        let ino = source.stamp.ino;
+        if let Some((names, entry)) = links.get_mut(&ino) {
+            link_below(self.job.target, &names[0], to, &name)?;
+            names.push(path);
             return Ok(Entry { name, ..entry.clone() });
         }
-        let copied = copy_file((from, &name), (to, &name), self.job.transfer, buffer)?;
+        let copied = source.copy_to(to, &name, self.job.transfer, buffer)?;
         let entry = self.entry(name, copied);
-        links.insert(stamp.ino, (path, entry.clone()));
+        links.insert(ino, (vec![path], entry.clone()));
         Ok(entry)
     }
 

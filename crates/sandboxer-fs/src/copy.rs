@@ -1,7 +1,7 @@
 //! Copies of single files: data with its holes, and what is said about it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::PathBuf;
 
 use rustix::fs::{self, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
@@ -64,12 +64,41 @@ pub struct Copied {
 /// How often a source that changes under the copy is tried again.
 const TRIES: usize = 4;
 
-/// A file and its name for messages.
-pub struct Named<'a> {
-    /// The open file.
-    pub fd: BorrowedFd<'a>,
-    /// Where it is.
-    pub shown: &'a Path,
+/// A file to be copied, open and looked at.
+pub struct SourceFile {
+    fd: OwnedFd,
+    shown: PathBuf,
+    /// What it was when it was opened.
+    pub stamp: Stamp,
+}
+
+impl SourceFile {
+    /// Opens the regular file `name` of `dir`; `None` where nothing is there any more.
+    pub fn open(dir: &Dir, name: &[u8]) -> Result<Option<Self>> {
+        let shown = dir.shown(name);
+        let fd = match dir.try_open(name, OFlags::RDONLY | OFlags::NONBLOCK, 0) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(e) => return Err(Error::io("open", shown, e)),
+        };
+        let stamp = settled_stamp(&fd).map_err(|e| Error::io("examine", &shown, e))?;
+        if !stamp.is_file() {
+            return Err(Error::refused(format!("{} is not a regular file any more", shown.display())));
+        }
+        Ok(Some(Self { fd, shown, stamp }))
+    }
+
+    /// Copies it to the new file `name` of `to`, metadata included.
+    pub fn copy_to(self, to: &Dir, name: &[u8], transfer: Transfer, buffer: &mut Vec<u8>) -> Result<Copied> {
+        let xattrs = xattrs::read(&self.fd).map_err(|e| Error::io("read attributes of", &self.shown, e))?;
+        let target = create_file(to, name, self.stamp.permissions())?;
+        let mut copied = copy_steadily(&self.fd, self.stamp, &target, transfer, buffer)
+            .map_err(|e| Error::io("copy", &self.shown, e))?;
+        copied.target = finish_file(&target, &Meta::of(&copied.source, xattrs.clone()))
+            .map_err(|e| Error::io("set attributes of", to.shown(name), e))?;
+        copied.xattrs = xattrs;
+        Ok(copied)
+    }
 }
 
 /// Copies the file `name` of `from` to the new file `as_name` of `to`, metadata included.
@@ -79,19 +108,10 @@ pub fn copy_file(
     transfer: Transfer,
     buffer: &mut Vec<u8>,
 ) -> Result<Copied> {
-    let source = from.open_file(name)?;
-    let before = settled_stamp(&source).map_err(|e| Error::io("examine", from.shown(name), e))?;
-    if !before.is_file() {
-        return Err(Error::refused(format!("{} is not a regular file any more", from.shown(name).display())));
+    match SourceFile::open(from, name)? {
+        Some(source) => source.copy_to(to, as_name, transfer, buffer),
+        None => Err(Error::io("open", from.shown(name), Errno::NOENT)),
     }
-    let xattrs = xattrs::read(&source).map_err(|e| Error::io("read attributes of", from.shown(name), e))?;
-    let target = create_file(to, as_name, before.permissions())?;
-    let mut copied = copy_steadily(&source, before, &target, transfer, buffer)
-        .map_err(|e| Error::io("copy", from.shown(name), e))?;
-    copied.target = finish_file(&target, &Meta::of(&copied.source, xattrs.clone()))
-        .map_err(|e| Error::io("set attributes of", to.shown(as_name), e))?;
-    copied.xattrs = xattrs;
-    Ok(copied)
 }
 
 /// A new, empty file; its final mode is set by [`finish_file`] unless it has it from the start.
@@ -160,7 +180,8 @@ fn copy_bytes(
         buffer.resize(4 * BLOCK, 0);
     }
     let mut at = 0;
-    while at < stamp.size {
+    let mut written = 0;
+    'file: while at < stamp.size {
         let (start, end) = if stamp.looks_sparse() { next_extent(source, at, stamp.size)? } else { (at, stamp.size) };
         hasher.skip(start - at);
         at = start;
@@ -168,24 +189,19 @@ fn copy_bytes(
             let want = (end - at).min(buffer.len() as u64) as usize;
             let got = read_full(source, &mut buffer[..want], at)?;
             if got == 0 {
-                return finish_short(hasher, target, at);
+                break 'file;
             }
             hasher.update(&buffer[..got]);
             if let Some(target) = target {
                 write_full(target, &buffer[..got], at)?;
             }
             at += got as u64;
+            written = at;
         }
     }
-    finish_short(hasher, target, stamp.size)
-}
-
-/// Gives the target its full size, which a trailing hole would leave short.
-fn finish_short(hasher: ContentHasher, target: Option<BorrowedFd<'_>>, size: u64) -> rustix::io::Result<ContentHash> {
-    if let Some(target) = target
-        && stamp_of_fd(target)?.size != size
-    {
-        fs::ftruncate(target, size)?;
+    // A hole at the end is made by setting the size.
+    if let Some(target) = target.filter(|_| written < at) {
+        fs::ftruncate(target, at)?;
     }
     Ok(hasher.finish())
 }
@@ -235,17 +251,20 @@ pub fn finish_file(fd: &OwnedFd, meta: &Meta) -> rustix::io::Result<Stamp> {
     finish_node(fd, meta)
 }
 
-/// The same for anything that is open, without its extended attributes.
+/// The same for anything that is open, without its extended attributes. What a new file has right already, as nearly all
+/// have, costs no call.
 pub fn finish_node(fd: &OwnedFd, meta: &Meta) -> rustix::io::Result<Stamp> {
+    fs::futimens(fd, &timestamps(meta.mtime))?;
     let present = stamp_of_fd(fd)?;
     let mut mode = meta.mode;
-    if (present.uid, present.gid) != (meta.uid, meta.gid) {
+    let same_owner = (present.uid, present.gid) == (meta.uid, meta.gid);
+    if same_owner && present.permissions() == mode {
+        return Ok(present);
+    }
+    if !same_owner {
         mode = change_owner(fd, meta)?;
     }
-    if stamp_of_fd(fd)?.permissions() != mode {
-        fs::fchmod(fd, Mode::from_raw_mode(mode))?;
-    }
-    fs::futimens(fd, &timestamps(meta.mtime))?;
+    fs::fchmod(fd, Mode::from_raw_mode(mode))?;
     stamp_of_fd(fd)
 }
 

@@ -12,7 +12,7 @@ use sandboxer_core::{Error, Result};
 use crate::clone::{dress_dir, link_below, make_link};
 use crate::copy::{self, Meta};
 use crate::diff::{Candidate, Comparison, Delta, Links, Scan, describe_all, pair_renames, scan};
-use crate::manifest::{Edits, Entry};
+use crate::manifest::{Edits, Entry, Manifest};
 use crate::root::{Dir, Root};
 use crate::stamp::Stamp;
 
@@ -58,6 +58,7 @@ pub fn restore(
         source,
         workshop,
         links: &links,
+        manifest: comparison.manifest,
         linked,
         dirs: BTreeMap::new(),
         restored: Restored::default(),
@@ -70,12 +71,18 @@ pub fn restore(
     Ok(run.restored)
 }
 
-/// Names, by the inode in the manifest, that still are the files they were: what was linked to them is linked again.
-fn names_that_stay(all: &[Candidate], differing: &BTreeSet<RelPath>) -> BTreeMap<u64, (RelPath, Entry)> {
+/// What tells files apart in a manifest: names with the same identity are links of one file.
+fn identity(entry: &Entry) -> Option<(u64, i64)> {
+    entry.base.or(entry.copy).filter(Stamp::is_file).map(|stamp| (stamp.ino, stamp.btime))
+}
+
+/// Names that still are the files they were: what was linked to them is linked again.
+fn names_that_stay(all: &[Candidate], differing: &BTreeSet<RelPath>) -> BTreeMap<(u64, i64), (RelPath, Entry)> {
     let stays = |c: &Candidate| {
         let base = c.base.clone().filter(|_| !differing.contains(&c.path))?;
-        let before = base.copy.filter(|s| s.is_file() && s.nlink > 1)?;
-        c.now.filter(|now| now.same_inode(&before)).map(|_| (before.ino, (c.path.clone(), base)))
+        let before = base.copy?;
+        c.now.filter(|now| now.same_inode(&before))?;
+        Some((identity(&base)?, (c.path.clone(), base)))
     };
     all.iter().filter_map(stays).collect()
 }
@@ -103,8 +110,9 @@ struct Run<'a> {
     source: &'a mut dyn Source,
     workshop: &'a Dir,
     links: &'a Links,
-    /// The first name of each file with several that was brought back, by its inode in the manifest.
-    linked: BTreeMap<u64, (RelPath, Entry)>,
+    manifest: &'a Manifest,
+    /// A name of each file that is in place again, or stayed there, by its identity in the manifest.
+    linked: BTreeMap<(u64, i64), (RelPath, Entry)>,
     /// Directories that were made or differ, with what they are to be.
     dirs: BTreeMap<RelPath, Entry>,
     restored: Restored,
@@ -191,20 +199,28 @@ impl Run<'_> {
         let stamp = parent.stamp(path.name())?;
         self.latest = self.latest.max(stamp.map_or(0, |s| s.ctime));
         let entry = Entry { copy: stamp, ..entry };
-        if let Some(ino) = base.copy.filter(|s| s.nlink > 1).map(|s| s.ino) {
-            self.linked.insert(ino, (path.clone(), entry.clone()));
+        if let Some(identity) = identity(base) {
+            self.linked.insert(identity, (path.clone(), entry.clone()));
         }
         Ok(Some(entry))
     }
 
     /// Another name of the same file that is in place already: linked, not copied.
     fn known_link(&self, base: &Entry) -> Result<Option<Entry>> {
-        let Some(copy) = base.copy.filter(|s| s.nlink > 1) else { return Ok(None) };
-        let untouched = self.links.get(&copy.ino).and_then(|g| g.untouched.as_ref()).map(|p| (p, base));
-        let restored = self.linked.get(&copy.ino).map(|(path, entry)| (path, entry));
-        let Some((first, entry)) = restored.or(untouched) else { return Ok(None) };
+        let Some(identity) = identity(base) else { return Ok(None) };
+        let untouched = self.untouched_name(base)?;
+        let restored = self.linked.get(&identity);
+        let Some((first, entry)) = restored.or(untouched.as_ref()) else { return Ok(None) };
         link_below(self.copy, first, self.workshop, TEMPORARY)?;
         Ok(Some(entry.clone()))
+    }
+
+    /// A name of the same file that nobody has touched.
+    fn untouched_name(&self, base: &Entry) -> Result<Option<(RelPath, Entry)>> {
+        let group = base.copy.and_then(|copy| self.links.get(&copy.ino));
+        let Some(path) = group.and_then(|g| g.untouched.clone()) else { return Ok(None) };
+        let known = self.manifest.find(&path)?.filter(|entry| identity(entry) == identity(base));
+        Ok(known.map(|entry| (path, entry)))
     }
 
     fn put_link(&mut self, path: &RelPath, base: &Entry) -> Result<Option<Entry>> {
