@@ -63,6 +63,7 @@ fn a_day_of_work() {
     shows!(world, "commit_nothing", ["commit", "try"]);
     shows!(world, "log", ["log"]);
     shows!(world, "destroy", ["destroy", "try"]);
+    shows!(world, "destroy_again", ["destroy", "try"]);
     shows!(world, "list_all", ["list", "--all"]);
 }
 

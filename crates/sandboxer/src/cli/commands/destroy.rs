@@ -28,7 +28,8 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     if app.ui.json {
         app.ui.document(&json!({ "sandbox_id": sandbox.id, "name": sandbox.name, "state": "destroyed" }))?;
     } else {
-        app.ui.line(format_args!("removed sandbox {} ({})", output::name(&sandbox.name), sandbox.id))?;
+        let what = if sandbox.state.is_live() { "removed sandbox" } else { "gone already: sandbox" };
+        app.ui.line(format_args!("{what} {} ({})", output::name(&sandbox.name), sandbox.id))?;
     }
     Ok(exit::OK)
 }

@@ -1,6 +1,7 @@
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use sandboxer::wiring::{self, Setup};
 use sandboxer_core::config::{KEYS, Settings};
 use sandboxer_core::service::{Sandbox, SandboxManager};
@@ -88,12 +89,18 @@ fn existing_ancestor(path: &Path) -> &Path {
 
 fn state_place(app: &App, existing: &Path) -> Check {
     let place = format!("{} ({})", app.places.home.display(), app.places.home_reason);
-    let writable = rustix::fs::access(existing, Access::WRITE_OK | Access::EXEC_OK);
-    let result = match writable {
+    let result = match try_to_write(existing) {
         Ok(()) => Ok(format!("{place}, {}", filesystem(existing))),
-        Err(errno) => Err(format!("{place} cannot be written: {}", std::io::Error::from(errno))),
+        Err(error) => Err(format!("{place} cannot be written: {error}")),
     };
     check("state directory", result)
+}
+
+/// Permission bits do not tell: root may write where nothing can be made.
+fn try_to_write(directory: &Path) -> std::io::Result<()> {
+    let probe = directory.join(format!(".sandboxer-doctor-{}", std::process::id()));
+    std::fs::create_dir(&probe)?;
+    std::fs::remove_dir(&probe)
 }
 
 fn filesystem(path: &Path) -> String {
@@ -208,7 +215,8 @@ fn user() -> Check {
 
 fn strategies(places: &[&Path]) -> Vec<StrategyHealth> {
     let mut places: Vec<&Path> = places.to_vec();
-    places.dedup();
+    // What works is a matter of the filesystem, not of the directory.
+    places.dedup_by_key(|place| place.metadata().map(|m| m.dev()).ok());
     let health = |place: &Path| {
         let found = sandboxer_strategies::probe(place).into_iter();
         let place = place.to_path_buf();
@@ -311,5 +319,6 @@ mod tests {
         assert_eq!(filesystem_name(1), "another filesystem");
         assert!(filesystem(Path::new("/")).ends_with("free"));
         assert_eq!(existing_ancestor(Path::new("/no/such/thing")), Path::new("/"));
+        assert!(try_to_write(Path::new("/proc")).is_err());
     }
 }

@@ -56,7 +56,7 @@ fn reports(session: &Session) -> Result<Vec<Report>, CliError> {
 
 fn report(session: &Session, sandbox: Sandbox) -> Result<Report, CliError> {
     let last = session.manager.log(Some(&sandbox), 1)?.into_iter().next();
-    let mut warnings = fallbacks(&sandbox);
+    let mut warnings = Vec::new();
     let mut pending = None;
     if sandbox.state.is_open() {
         let target = Target { workspaces: sandbox.workspaces.clone(), sandbox: sandbox.clone() };
@@ -70,14 +70,6 @@ fn report(session: &Session, sandbox: Sandbox) -> Result<Report, CliError> {
         }
     }
     Ok(Report { sandbox, pending, last, warnings })
-}
-
-fn fallbacks(sandbox: &Sandbox) -> Vec<String> {
-    let fell_back =
-        |w: &&sandboxer_core::service::Workspace| w.sandbox_ref.strategy_name != w.requested_strategy;
-    let told = sandbox.workspaces.iter().filter(fell_back);
-    told.map(|w| format!("{} instead of {}: {}", w.sandbox_ref.strategy_name, w.requested_strategy, w.reason))
-        .collect()
 }
 
 fn diff_warnings(diff: &TargetDiff) -> Vec<String> {
