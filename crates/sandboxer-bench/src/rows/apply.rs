@@ -63,10 +63,9 @@ impl Workspace {
     fn create(subject: &Subject) -> Result<Self> {
         let mut registry = StrategyRegistry::new();
         let home = subject.beside("library");
-        sandboxer_strategies::register(&mut registry).during("register the strategies for", &home)?;
-        let strategy = registry
-            .open("filesystem_copy", &StrategyContext::quiet(&home))
-            .during("open the strategy in", &home)?;
+        registry.register(filesystem_copy::entry()).during("register the strategy for", &home)?;
+        let context = StrategyContext::quiet(&home);
+        let strategy = registry.open("filesystem_copy", &context).during("open the strategy in", &home)?;
         let resource = Resource::at_path("fs-directory", &subject.tree);
         let handle = strategy.create(&PlanId::generate(), &resource).during("isolate", &subject.tree)?;
         let path = handle.sandbox_path().ok_or_else(|| Failure::new("the sandbox has no path"))?;
