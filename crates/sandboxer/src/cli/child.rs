@@ -19,6 +19,7 @@ use signal_hook::iterator::Signals;
 use super::error::{CliError, Kind};
 use super::exit;
 use super::output;
+use super::places::is_on_search_path;
 
 /// What to run, and where.
 pub struct Job<'a> {
@@ -68,7 +69,8 @@ fn start(job: &Job) -> Result<Child, CliError> {
 
 fn not_started(program: &OsString, error: &io::Error) -> CliError {
     let shown = output::name(program.as_encoded_bytes());
-    if error.kind() == io::ErrorKind::NotFound {
+    let by_name = !program.as_encoded_bytes().contains(&b'/');
+    if error.kind() == io::ErrorKind::NotFound || (by_name && !is_on_search_path(program)) {
         return CliError::new(Kind::NotFound, format!("there is no command {shown}"))
             .exiting(exit::RUN_NOT_FOUND);
     }

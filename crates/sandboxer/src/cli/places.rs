@@ -2,7 +2,7 @@
 //! the program that reads the environment.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use sandboxer_core::config::{KEYS, Layers, find_project_file};
@@ -87,6 +87,13 @@ impl Places {
     }
 }
 
+/// Whether a command of that name is anywhere on the search path. A directory there that may not be searched makes the
+/// system answer "permission denied" for commands that do not exist at all.
+pub fn is_on_search_path(program: &OsStr) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).exists())
+}
+
 fn text_variable(name: &str) -> Option<(String, String)> {
     std::env::var(name).ok().map(|value| (name.to_owned(), value))
 }
@@ -141,6 +148,12 @@ mod tests {
         assert_eq!(find(&all[1..], false, None).unwrap().home, Path::new("/x/sandboxer"));
         assert_eq!(find(&all[2..], false, None).unwrap().home, Path::new("/h/.local/state/sandboxer"));
         assert_eq!(find(&[], false, None).unwrap_err().exit, 2);
+    }
+
+    #[test]
+    fn commands_are_looked_for() {
+        assert!(is_on_search_path(OsStr::new("sh")));
+        assert!(!is_on_search_path(OsStr::new("no-such-command-at-all")));
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub struct Ran {
 impl World {
     /// With an empty state and a project of three files.
     pub fn new() -> Self {
+        // Modes are part of what is compared, whatever the umask of whoever runs the tests.
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
         let world = Self { root: tempfile::tempdir().unwrap() };
         world.file("project/hello.txt", "hello\nworld\n");
         world.file("project/src/main.rs", "fn main() {}\n");
