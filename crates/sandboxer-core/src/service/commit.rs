@@ -104,8 +104,11 @@ impl SandboxManager {
             prepared.iter().map(|(name, result)| (name.clone(), result.digest.clone())).collect();
         let digest = combined_digest(&digests);
         operation.details["digest"] = json!(digest);
-        if let Err(error) = self.decide(request, &operation, &digest) {
+        if let Err(error) = self.last_check(request, &digest) {
             return Err(self.abort_all(target, &operation, error));
+        }
+        if let Err(error) = self.store.decide(&operation.id, &operation.details) {
+            return Err(self.undecide(target, &operation, error));
         }
         let finished = self.finish_all(target)?;
         let results = prepared.into_iter().zip(finished).map(|((name, p), (_, f))| (name, joined(p, f)));
@@ -121,12 +124,20 @@ impl SandboxManager {
     }
 
     /// The last point at which anything can still be refused.
-    fn decide(&self, request: &CommitRequest, operation: &Operation, digest: &str) -> Result<()> {
+    fn last_check(&self, request: &CommitRequest, digest: &str) -> Result<()> {
         if let Some(expected) = request.digest.as_deref().filter(|expected| *expected != digest) {
             return Err(Error::DigestMismatch { expected: expected.to_owned(), found: digest.to_owned() });
         }
-        self.parts.cancel.check()?;
-        self.store.decide(&operation.id, &operation.details)
+        self.parts.cancel.check()
+    }
+
+    /// After a write that failed, nobody knows what a crash would make of it. So nothing is aborted before the store has
+    /// durably said that there was no decision; where it cannot, recovery finds out what it says and acts on that.
+    fn undecide(&self, target: &Target, operation: &Operation, error: Error) -> Error {
+        match self.store.undecide(&operation.id) {
+            Ok(()) => self.abort_all(target, operation, error),
+            Err(_) => error,
+        }
     }
 
     /// Finishes every workspace, past the failure of one: what is decided is decided. An error leaves the operation

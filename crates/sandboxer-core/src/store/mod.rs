@@ -133,6 +133,13 @@ impl Store {
         directory.sync_all().map_err(|error| Error::io("sync", &self.home, error))
     }
 
+    /// Waits for other processes for another time than usual.
+    #[cfg(test)]
+    pub(crate) fn set_busy_timeout(&self, wait: Duration) {
+        let guard = self.existing().expect("it opened before");
+        guard.as_ref().expect("it is open").busy_timeout(wait).expect("any time will do");
+    }
+
     /// Puts SQLite's answer into our terms.
     fn failed(&self, step: &'static str, error: rusqlite::Error) -> Error {
         match &error {

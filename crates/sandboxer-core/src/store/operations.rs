@@ -45,6 +45,14 @@ impl Store {
         })
     }
 
+    /// Makes sure that a decision which could not be recorded is none.
+    pub fn undecide(&self, id: &OpId) -> Result<()> {
+        self.write("withdraw the decision", |t| {
+            let sql = "UPDATE operations SET state = 'running' WHERE id = ?1";
+            t.prepare_cached(sql)?.execute([id.as_str()]).map(drop)
+        })
+    }
+
     /// Writes down how an operation ended.
     pub fn end(&self, operation: &OperationEnd) -> Result<()> {
         self.write("log an operation", |t| end(t, operation))

@@ -265,7 +265,7 @@ fn many_may_make_the_database_at_once() {
 fn a_database_that_stays_busy_is_busy_and_not_damaged() {
     let (temp, x) = filled();
     let store = Store::open(temp.path()).unwrap();
-    store.existing().unwrap().as_ref().unwrap().busy_timeout(Duration::ZERO).unwrap();
+    store.set_busy_timeout(Duration::ZERO);
     let mut other = Connection::open(temp.path().join("state.db")).unwrap();
     let _held = other.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
     assert!(matches!(store.set_state(&x.id, SandboxState::Active), Err(Error::Busy { .. })));

@@ -273,3 +273,49 @@ fn a_failing_strategy_without_phases_is_just_a_failure() {
     manager.commit(&target, &CommitRequest::default()).unwrap_err();
     assert_eq!(last(&manager, "commit").0, "failed");
 }
+
+#[test]
+fn a_decision_that_cannot_be_recorded_is_left_to_recovery() {
+    let world = World::new();
+    let (manager, target) = world.two();
+    change_all(&manager, &target);
+    manager.store.set_busy_timeout(Duration::ZERO);
+    let held = Arc::new(std::sync::Mutex::new(None));
+    let (slot, home) = (held.clone(), world.home());
+    world.script.meanwhile("commit.prepared y", move || {
+        let other = rusqlite::Connection::open(home.join("state.db")).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        *slot.lock().unwrap() = Some(other);
+    });
+    let error = manager.commit(&target, &CommitRequest::default()).unwrap_err();
+    assert!(matches!(error, Error::Busy { .. }), "{error}");
+    held.lock().unwrap().take();
+    assert_eq!(last(&manager, "commit").0, "running");
+    assert!(
+        !commits(&world).iter().any(|call| call.starts_with("commit.abort")),
+        "nothing is aborted on a guess"
+    );
+    world.manager().recover().unwrap();
+    assert_eq!(last(&manager, "commit").0, "aborted");
+    assert_eq!((world.content("x"), world.content("y")), ("old".into(), "old".into()));
+}
+
+#[test]
+fn a_decision_that_was_withdrawn_is_aborted() {
+    let world = World::new();
+    let (manager, target) = world.two();
+    change_all(&manager, &target);
+    world.script.meanwhile("commit.prepared y", {
+        let home = world.home();
+        move || {
+            let other = rusqlite::Connection::open(home.join("state.db")).unwrap();
+            let refuse = "CREATE TRIGGER full BEFORE UPDATE ON operations WHEN NEW.state = 'decided'
+                          BEGIN SELECT RAISE(ABORT, 'disk is full'); END";
+            other.execute_batch(refuse).unwrap();
+        }
+    });
+    let error = manager.commit(&target, &CommitRequest::default()).unwrap_err();
+    assert!(matches!(error, Error::Store { step: "record the decision", .. }), "{error}");
+    assert_eq!(last(&manager, "commit").0, "aborted");
+    assert_eq!((world.content("x"), world.content("y")), ("old".into(), "old".into()));
+}

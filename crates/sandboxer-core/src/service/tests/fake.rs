@@ -26,11 +26,14 @@ pub enum Fault {
     Die,
 }
 
+type Hook = Box<dyn FnOnce() + Send>;
+
 /// Shared by all fake strategies of a test.
 #[derive(Default)]
 pub struct Script {
     faults: Mutex<Vec<(String, Fault)>>,
     calls: Mutex<Vec<String>>,
+    hooks: Mutex<Vec<(String, Hook)>>,
     /// `create` falls back to this strategy.
     pub fall_back_to: Mutex<Option<String>>,
     /// Workspaces go here instead of the state directory.
@@ -41,6 +44,20 @@ impl Script {
     /// Sets a fault at `point`: a method or a step of one, such as `commit.finish`, optionally ` NAME` of the resource.
     pub fn at(&self, point: &str, fault: Fault) {
         self.faults.lock().unwrap().push((point.to_owned(), fault));
+    }
+
+    /// Has something else happen at `point`, once.
+    pub fn meanwhile(&self, point: &str, hook: impl FnOnce() + Send + 'static) {
+        self.hooks.lock().unwrap().push((point.to_owned(), Box::new(hook)));
+    }
+
+    fn run_hooks(&self, point: &str, full: &str) {
+        let mut hooks = self.hooks.lock().unwrap();
+        let (now, later) = hooks.drain(..).partition(|(at, _)| at == point || at == full);
+        *hooks = later;
+        drop(hooks);
+        let now: Vec<(String, Hook)> = now;
+        now.into_iter().for_each(|(_, hook)| hook());
     }
 
     /// Takes all faults away.
@@ -56,6 +73,7 @@ impl Script {
     fn pass(&self, point: &str, of: &str) -> Result<()> {
         let full = format!("{point} {of}");
         self.calls.lock().unwrap().push(full.clone());
+        self.run_hooks(point, &full);
         let mut faults = self.faults.lock().unwrap();
         let Some(index) = faults.iter().position(|(at, _)| at == point || *at == full) else { return Ok(()) };
         let fault = faults[index].1;
