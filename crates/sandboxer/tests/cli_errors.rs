@@ -239,3 +239,32 @@ fn ctrl_c_while_waiting_changes_nothing() {
     assert!(ran.stderr.contains("nothing was changed"), "{}", ran.stderr);
     assert_eq!(world.text("project/hello.txt"), "hello\nworld\n");
 }
+
+#[test]
+fn a_full_disk_is_told_and_nothing_is_left_on_it() {
+    let disk = match sandboxer_testkit::mounts::Mounted::tmpfs(4 << 20) {
+        Ok(disk) => disk,
+        Err(why) => return sandboxer_testkit::skip(&why),
+    };
+    let world = World::new();
+    world.file("project/large", vec![7; 5 << 20]);
+    let home = disk.path().join("home");
+    let create = ["--home", home.to_str().unwrap(), "create", "-s", "filesystem_copy"];
+    let error = world.json_error(&create, 1);
+    assert!(error["message"].as_str().unwrap().contains("No space left"), "{error}");
+    assert!(error["hints"][0].as_str().unwrap().contains("sandbox gc"), "{error}");
+    assert!(error["path"].is_string(), "{error}");
+    let left: Vec<_> = walk(&home)
+        .into_iter()
+        .filter(|path| path.components().any(|c| c.as_os_str() == "scratch"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(world.json(&["--home", home.to_str().unwrap(), "list"])["sandboxes"], serde_json::json!([]));
+}
+
+/// Everything below a directory.
+fn walk(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let below = |path: std::path::PathBuf| if path.is_dir() { walk(&path) } else { vec![path] };
+    entries.flat_map(below).collect()
+}

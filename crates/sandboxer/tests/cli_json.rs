@@ -109,6 +109,17 @@ fn a_digest_holds_a_commit_to_what_was_reviewed() {
 }
 
 #[test]
+fn a_conflict_is_a_document() {
+    let world = World::with_sandbox();
+    for name in ["hello.txt", "run.sh"] {
+        fs::write(world.inside("try").join(name), "mine\n").unwrap();
+        world.file(&format!("project/{name}"), "theirs\n");
+    }
+    let error = serde_json::to_string_pretty(&world.json_error(&["commit", "try"], 3)).unwrap();
+    insta::assert_snapshot!("json_conflict", world.redact(&error));
+}
+
+#[test]
 fn diff_can_carry_its_patch() {
     let world = World::with_sandbox();
     fs::write(world.inside("try").join("hello.txt"), b"\xff\n").unwrap();
