@@ -26,6 +26,9 @@ impl ResourceLock {
     /// Locks the directory or file at `resource`, waiting up to `wait`.
     pub fn acquire(resource: &Path, wait: Duration, cancel: &CancelFlag) -> Result<Self> {
         let deadline = Instant::now() + wait;
+        // A file that is gone is locked by its directory.
+        let gone = matches!(fs::lstat(resource), Err(Errno::NOENT));
+        let resource = resource.parent().filter(|_| gone).unwrap_or(resource);
         let mut held = Vec::new();
         let above: Vec<_> = resource.ancestors().skip(1).collect();
         for dir in above.into_iter().rev().filter(|d| !d.as_os_str().is_empty()) {
@@ -45,15 +48,7 @@ impl ResourceLock {
 /// that nobody finds any more, and the one that is there now is locked instead.
 fn lock_itself(resource: &Path, deadline: Instant, cancel: &CancelFlag) -> Result<OwnedFd> {
     loop {
-        let fd = match open(resource) {
-            Ok(fd) => fd,
-            // A file that is gone is locked by its directory.
-            Err(Errno::NOENT) if resource.parent().is_some_and(Path::exists) => {
-                let parent = resource.parent().unwrap_or(resource);
-                open(parent).map_err(|e| Error::io("open directory", parent, e))?
-            }
-            Err(e) => return Err(Error::io("open", resource, e)),
-        };
+        let fd = open(resource).map_err(|e| Error::io("open", resource, e))?;
         let fd = lock(fd, resource, FlockOperation::NonBlockingLockExclusive, deadline, cancel)?;
         let identity = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
         let now = fs::stat(resource).map(identity);

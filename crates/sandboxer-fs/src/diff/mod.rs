@@ -22,7 +22,7 @@ use crate::xattrs::Xattrs;
 pub use describe::{base_node, describe_all, describe_content, node_of, original_moved};
 pub use flags::flags_of;
 pub use renames::pair as pair_renames;
-pub use scan::{Candidate, LinkGroup, Links, Scan, scan};
+pub use scan::{Candidate, LinkGroup, Links, Scan, scan, settle_links};
 
 /// What is compared.
 pub struct Comparison<'a> {
@@ -89,8 +89,9 @@ impl Differences {
 
 /// Finds all differences.
 pub fn differences(comparison: &Comparison<'_>) -> Result<Differences> {
-    let Scan { candidates, links } = scan(comparison)?;
+    let Scan { candidates, mut links } = scan(comparison)?;
     let mut deltas = describe::describe_all(comparison, candidates, &links)?;
     deltas.sort_by(|a, b| a.entry.path.cmp(&b.entry.path));
+    settle_links(&mut links, |path| deltas.binary_search_by(|d| d.entry.path.cmp(path)).is_ok());
     Ok(Differences { deltas: renames::pair(deltas), links })
 }

@@ -33,10 +33,19 @@ pub struct LinkGroup {
     pub names: u32,
     /// One that is as it was in the base.
     pub untouched: Option<RelPath>,
+    /// Those that were the same file in the base, and may have no other change than the number of its names.
+    pub relinked: Vec<RelPath>,
 }
 
 /// By inode.
 pub type Links = HashMap<u64, LinkGroup>;
+
+/// Settles, once it is known what differs, which names of each group are unchanged.
+pub fn settle_links(links: &mut Links, differs: impl Fn(&RelPath) -> bool) {
+    for group in links.values_mut().filter(|g| g.untouched.is_none()) {
+        group.untouched = std::mem::take(&mut group.relinked).into_iter().find(|path| !differs(path));
+    }
+}
 
 /// What a walk found.
 #[derive(Default)]
@@ -68,6 +77,7 @@ fn merge(mut all: Scan, more: Scan) -> Scan {
         let total = all.links.entry(ino).or_default();
         total.names += group.names;
         total.untouched = total.untouched.take().or(group.untouched);
+        total.relinked.extend(group.relinked);
     }
     all
 }
@@ -184,6 +194,9 @@ impl Walker<'_> {
             if untouched {
                 group.untouched = Some(path);
                 return Ok(());
+            }
+            if before.as_ref().and_then(|b| b.copy).is_some_and(|c| c.same_inode(&now)) {
+                group.relinked.push(path.clone());
             }
         }
         self.touched(path, before, now)

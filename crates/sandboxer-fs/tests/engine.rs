@@ -1,0 +1,412 @@
+//! The engine through its front door: what a workspace does when the original, the copy or the disk moves under it.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::Error;
+use sandboxer_core::model::{CommitRequest, DiffKind, OnConflict, RelPath};
+use sandboxer_fs::filter::Patterns;
+use sandboxer_fs::tree::{Means, Spec, Workspace};
+
+struct Scene {
+    _temp: tempfile::TempDir,
+    original: PathBuf,
+    home: PathBuf,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        let (original, home) = (temp.path().join("original"), temp.path().join("home"));
+        fs::create_dir_all(original.join("dir/sub")).unwrap();
+        fs::create_dir(&home).unwrap();
+        fs::write(original.join("a"), "one\n").unwrap();
+        fs::write(original.join("dir/b"), "two\n").unwrap();
+        fs::write(original.join("dir/sub/c"), "three\n").unwrap();
+        symlink("a", original.join("link")).unwrap();
+        Self { _temp: temp, original, home }
+    }
+
+    fn workspace(&self) -> Workspace {
+        self.with(Patterns::default())
+    }
+
+    fn with(&self, patterns: Patterns) -> Workspace {
+        let spec = Spec { original: self.original.clone(), patterns, reflink: false };
+        Workspace::create(&self.home, spec, Means::default()).unwrap().0
+    }
+
+    fn copy(&self, path: &str) -> PathBuf {
+        self.home.join("tree").join(path)
+    }
+
+    fn original(&self, path: &str) -> PathBuf {
+        self.original.join(path)
+    }
+}
+
+fn rel(text: &str) -> RelPath {
+    RelPath::parse(text).unwrap()
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+/// The diff as `kind path` lines.
+fn lines(space: &Workspace) -> Vec<String> {
+    let name = |kind: DiffKind| format!("{kind:?}").to_lowercase();
+    space.diff().unwrap().entries.iter().map(|e| format!("{} {}", name(e.kind), e.path)).collect()
+}
+
+fn commit(space: &Workspace) -> sandboxer_core::Result<sandboxer_core::model::CommitResult> {
+    let _lock = space.lock()?;
+    space.prepare(&CommitRequest::default(), true)?;
+    space.finish()
+}
+
+#[test]
+fn a_fresh_copy_has_no_difference_and_a_touch_makes_none() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    assert!(lines(&space).is_empty());
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+    fs::File::options().write(true).open(scene.copy("a")).unwrap().set_modified(later).unwrap();
+    assert!(lines(&space).is_empty());
+}
+
+#[test]
+fn an_edit_of_the_same_size_and_time_is_seen() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    let before = fs::metadata(scene.copy("a")).unwrap().modified().unwrap();
+    fs::write(scene.copy("a"), "eno\n").unwrap();
+    fs::File::options().write(true).open(scene.copy("a")).unwrap().set_modified(before).unwrap();
+    assert_eq!(lines(&space), ["modified a"]);
+}
+
+#[test]
+fn a_directory_that_becomes_a_file_takes_its_content_with_it() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    fs::remove_dir_all(scene.copy("dir")).unwrap();
+    fs::write(scene.copy("dir"), "a file now").unwrap();
+    assert_eq!(lines(&space), ["type dir", "deleted dir/b", "deleted dir/sub", "deleted dir/sub/c"]);
+    commit(&space).unwrap();
+    assert_eq!(text(&scene.original("dir")), "a file now");
+    assert!(lines(&space).is_empty());
+    fs::remove_file(scene.copy("dir")).unwrap();
+    fs::create_dir(scene.copy("dir")).unwrap();
+    fs::write(scene.copy("dir/again"), "x").unwrap();
+    assert_eq!(lines(&space), ["type dir", "created dir/again"]);
+    commit(&space).unwrap();
+    assert_eq!(text(&scene.original("dir/again")), "x");
+}
+
+#[test]
+fn an_edit_between_the_decision_and_its_execution_is_kept_and_the_new_content_parked() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    fs::write(scene.copy("a"), "from the sandbox").unwrap();
+    fs::write(scene.copy("dir/b"), "also from the sandbox").unwrap();
+    fs::remove_file(scene.copy("link")).unwrap();
+    fs::write(scene.copy("new"), "new").unwrap();
+    space.prepare(&CommitRequest::default(), true).unwrap();
+    // As after a crash: somebody edits the tree before the next command recovers.
+    fs::write(scene.original("a"), "edited by hand").unwrap();
+    fs::remove_file(scene.original("link")).unwrap();
+    symlink("elsewhere", scene.original("link")).unwrap();
+    fs::write(scene.original("new"), "theirs").unwrap();
+    let again = Workspace::open(&scene.home, Means::default()).unwrap();
+    let result = again.finish().unwrap();
+    let conflicts: Vec<_> = result.conflicts.iter().map(|c| c.path.to_string()).collect();
+    assert_eq!(conflicts, ["link", "a", "new"]);
+    assert_eq!(text(&scene.original("a")), "edited by hand");
+    assert_eq!(text(&scene.original("new")), "theirs");
+    assert_eq!(text(&scene.original("dir/b")), "also from the sandbox");
+    let parked = result.conflicts[1].parked.clone().unwrap();
+    assert_eq!(text(Path::new(&parked)), "from the sandbox");
+    assert_eq!(result.entries.len(), 1);
+    // Nothing is left to do, and what was not committed is still pending.
+    assert!(again.finish().unwrap().entries.is_empty());
+    assert_eq!(lines(&again), ["modified a", "deleted link", "created new"]);
+    assert!(!scene.home.join("stage").exists());
+}
+
+#[test]
+fn executing_a_journal_twice_changes_nothing_more() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    fs::write(scene.copy("a"), "changed").unwrap();
+    fs::remove_dir_all(scene.copy("dir/sub")).unwrap();
+    fs::create_dir(scene.copy("made")).unwrap();
+    fs::set_permissions(scene.copy("made"), fs::Permissions::from_mode(0o555)).unwrap();
+    fs::set_permissions(scene.copy("dir/b"), fs::Permissions::from_mode(0o600)).unwrap();
+    space.prepare(&CommitRequest::default(), true).unwrap();
+    let journal = fs::read(scene.home.join("commit.journal")).unwrap();
+    assert!(space.finish().unwrap().conflicts.is_empty());
+    let inode = fs::metadata(scene.original("a")).unwrap().ino();
+    // As after a crash right before the journal was removed, with the stage gone already.
+    fs::write(scene.home.join("commit.journal"), journal).unwrap();
+    let result = space.finish().unwrap();
+    assert!(result.conflicts.is_empty(), "{:?}", result.conflicts);
+    assert_eq!(fs::metadata(scene.original("a")).unwrap().ino(), inode);
+    assert_eq!(fs::metadata(scene.original("made")).unwrap().permissions().mode() & 0o777, 0o555);
+    assert!(lines(&space).is_empty());
+}
+
+#[test]
+fn an_edit_after_execution_is_a_conflict_only_if_the_journal_is_still_there() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    fs::write(scene.copy("a"), "changed").unwrap();
+    space.prepare(&CommitRequest::default(), true).unwrap();
+    let journal = fs::read(scene.home.join("commit.journal")).unwrap();
+    space.finish().unwrap();
+    fs::write(scene.original("a"), "edited afterwards").unwrap();
+    fs::write(scene.home.join("commit.journal"), journal).unwrap();
+    let result = space.finish().unwrap();
+    assert_eq!(result.conflicts.len(), 1);
+    assert_eq!(text(&scene.original("a")), "edited afterwards");
+}
+
+#[test]
+fn each_way_the_original_can_move_is_a_conflict_of_its_own() {
+    let touch_ups: [(&str, fn(&Scene), &str); 6] = [
+        ("a", |s| fs::write(s.original("a"), "theirs").unwrap(), "modified"),
+        ("a", |s| fs::remove_file(s.original("a")).unwrap(), "deleted"),
+        ("a", |s| fs::set_permissions(s.original("a"), fs::Permissions::from_mode(0o600)).unwrap(), "mode"),
+        (
+            "a",
+            |s| {
+                fs::remove_file(s.original("a")).unwrap();
+                symlink("x", s.original("a")).unwrap();
+            },
+            "another type",
+        ),
+        ("new/file", |s| fs::write(s.original("new"), "a file").unwrap(), "created in the original too"),
+        ("dir/added", |s| fs::remove_dir_all(s.original("dir")).unwrap(), "directory is gone"),
+    ];
+    for (path, move_original, reason) in touch_ups {
+        let scene = Scene::new();
+        let space = scene.workspace();
+        space.write(&rel(path), b"from the sandbox").unwrap();
+        move_original(&scene);
+        let Err(Error::Conflict { conflicts }) = commit(&space) else { panic!("{path}: no conflict ({reason})") };
+        assert!(conflicts.iter().any(|c| c.reason.contains(reason)), "{path}: {conflicts:?}");
+        assert!(!scene.home.join("commit.journal").exists() && !scene.home.join("stage").exists());
+    }
+}
+
+#[test]
+fn a_deleted_directory_with_something_new_in_it_stays() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    fs::remove_dir_all(scene.copy("dir")).unwrap();
+    fs::write(scene.original("dir/sub/fresh"), "theirs").unwrap();
+    let Err(Error::Conflict { conflicts }) = commit(&space) else { panic!("no conflict") };
+    assert!(conflicts[0].reason.contains("fresh"), "{conflicts:?}");
+    assert_eq!(text(&scene.original("dir/b")), "two\n");
+}
+
+#[test]
+fn both_sides_may_make_the_same_directory() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    space.write(&rel("made/mine"), b"1").unwrap();
+    fs::create_dir(scene.original("made")).unwrap();
+    fs::write(scene.original("made/theirs"), "2").unwrap();
+    commit(&space).unwrap();
+    assert_eq!(text(&scene.original("made/mine")), "1");
+    assert_eq!(text(&scene.original("made/theirs")), "2");
+}
+
+#[test]
+fn what_this_version_cannot_do_is_said() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    let request = CommitRequest { on_conflict: OnConflict::Merge, ..CommitRequest::default() };
+    assert!(matches!(space.prepare(&request, false), Err(Error::Unsupported { .. })));
+}
+
+#[test]
+fn a_prepared_commit_is_forgotten_or_finished_and_a_decided_one_only_finished() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    fs::write(scene.copy("a"), "changed").unwrap();
+    space.prepare(&CommitRequest::default(), false).unwrap();
+    space.abort().unwrap();
+    assert_eq!(text(&scene.original("a")), "one\n");
+    assert!(!scene.home.join("stage").exists());
+    space.prepare(&CommitRequest::default(), true).unwrap();
+    assert!(matches!(space.abort(), Err(Error::Refused { .. })));
+    space.finish().unwrap();
+    assert_eq!(text(&scene.original("a")), "changed");
+}
+
+#[test]
+fn a_new_commit_finishes_one_that_was_interrupted() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    fs::write(scene.copy("a"), "first").unwrap();
+    space.prepare(&CommitRequest::default(), true).unwrap();
+    fs::write(scene.copy("dir/b"), "second").unwrap();
+    space.prepare(&CommitRequest::default(), true).unwrap();
+    space.finish().unwrap();
+    assert_eq!((text(&scene.original("a")), text(&scene.original("dir/b"))), ("first".into(), "second".into()));
+}
+
+#[test]
+fn privileges_are_stripped_and_told() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    fs::write(scene.copy("tool"), "#!/bin/sh\n").unwrap();
+    fs::set_permissions(scene.copy("tool"), fs::Permissions::from_mode(0o6755)).unwrap();
+    let shown = space.diff().unwrap();
+    assert_eq!(shown.entries[0].flags, ["setuid", "setgid"]);
+    let result = commit(&space).unwrap();
+    assert_eq!(result.digest, shown.digest);
+    assert_eq!(result.notices.len(), 2);
+    assert_eq!(fs::metadata(scene.original("tool")).unwrap().permissions().mode() & 0o7777, 0o755);
+    assert!(lines(&space).is_empty());
+}
+
+#[test]
+fn rollback_brings_back_what_is_there_and_says_what_is_not() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    for gone in ["a", "dir/b", "link"] {
+        fs::remove_file(scene.copy(gone)).unwrap();
+        fs::remove_file(scene.original(gone)).unwrap();
+    }
+    fs::remove_dir_all(scene.copy("dir/sub")).unwrap();
+    fs::remove_dir_all(scene.original("dir/sub")).unwrap();
+    let restored = space.rollback(&[]).unwrap();
+    assert_eq!(restored.gone.len(), 5);
+    assert!(lines(&space).is_empty());
+}
+
+#[test]
+fn rollback_within_a_scope_leaves_the_rest() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    fs::write(scene.copy("a"), "changed").unwrap();
+    fs::write(scene.copy("dir/b"), "changed").unwrap();
+    fs::write(scene.copy("dir/extra"), "new").unwrap();
+    let restored = space.rollback(&[rel("dir")]).unwrap();
+    assert_eq!(restored.count, 2);
+    assert_eq!(lines(&space), ["modified a"]);
+}
+
+#[test]
+fn rollback_after_the_original_moved_takes_its_present_version() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    fs::write(scene.copy("a"), "mine").unwrap();
+    fs::write(scene.original("a"), "theirs").unwrap();
+    assert!(space.diff().unwrap().entries[0].moved);
+    space.rollback(&[]).unwrap();
+    assert_eq!(text(&scene.copy("a")), "theirs");
+    assert!(lines(&space).is_empty());
+    fs::write(scene.copy("a"), "mine again").unwrap();
+    commit(&space).unwrap();
+}
+
+#[test]
+fn hard_links_stay_hard_links() {
+    let scene = Scene::new();
+    fs::hard_link(scene.original("a"), scene.original("dir/twin")).unwrap();
+    let space = scene.workspace();
+    let inode = |path: PathBuf| fs::metadata(path).unwrap().ino();
+    assert_eq!(inode(scene.copy("a")), inode(scene.copy("dir/twin")));
+    // A third name of an unchanged file, and content changed through one name.
+    fs::hard_link(scene.copy("a"), scene.copy("third")).unwrap();
+    assert_eq!(lines(&space), ["created third"]);
+    commit(&space).unwrap();
+    assert_eq!(inode(scene.original("a")), inode(scene.original("third")));
+    fs::write(scene.copy("third"), "through one name").unwrap();
+    assert_eq!(lines(&space).len(), 3);
+    space.checkpoint("linked").unwrap();
+    commit(&space).unwrap();
+    assert_eq!(inode(scene.original("a")), inode(scene.original("dir/twin")));
+    assert_eq!(text(&scene.original("dir/twin")), "through one name");
+    assert!(lines(&space).is_empty());
+    fs::remove_file(scene.copy("third")).unwrap();
+    fs::write(scene.copy("dir/twin"), "apart? no, together").unwrap();
+    space.restore("linked").unwrap();
+    assert_eq!(inode(scene.copy("a")), inode(scene.copy("third")));
+    assert_eq!(text(&scene.copy("a")), "through one name");
+}
+
+#[test]
+fn checkpoints_share_content_and_notice_damage() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    space.checkpoint("one").unwrap();
+    let objects = || walk(&scene.home.join("checkpoints/objects"));
+    let count = objects().len();
+    space.checkpoint("two").unwrap();
+    assert_eq!(objects().len(), count);
+    for name in ["", ".hidden", "a/b", &"x".repeat(300)] {
+        assert!(matches!(space.checkpoint(name), Err(Error::Usage { .. })), "{name:?}");
+    }
+    assert!(matches!(space.restore("none"), Err(Error::NotFound { .. })));
+    fs::write(scene.copy("a"), "changed").unwrap();
+    for object in objects() {
+        fs::write(object, "damaged").unwrap();
+    }
+    assert!(matches!(space.restore("one"), Err(Error::Corrupt { .. })));
+    for object in objects() {
+        fs::remove_file(object).unwrap();
+    }
+    assert!(matches!(space.restore("one"), Err(Error::Corrupt { .. })));
+}
+
+fn walk(dir: &Path) -> Vec<PathBuf> {
+    let listed = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
+    listed.flat_map(|p| if p.is_dir() { walk(&p) } else { vec![p] }).collect()
+}
+
+#[test]
+fn reads_and_writes_stay_inside_and_off_links_pipes_and_excluded_paths() {
+    let scene = Scene::new();
+    let space = scene.with(Patterns { exclude: vec!["secret".into()], ..Patterns::default() });
+    assert_eq!(space.read(&rel("dir/b")).unwrap(), b"two\n");
+    assert!(matches!(space.read(&rel("link")), Err(Error::Refused { .. })));
+    assert!(matches!(space.write(&rel("link"), b"x"), Err(Error::Refused { .. })));
+    assert!(matches!(space.read(&rel("missing/file")), Err(Error::NotFound { .. })));
+    assert!(matches!(space.read(&rel("dir")), Err(Error::Refused { .. })));
+    assert!(matches!(space.write(&rel("secret/key"), b"x"), Err(Error::Refused { .. })));
+    assert!(space.write(&rel("a/below-a-file"), b"x").is_err());
+    fs::set_permissions(scene.copy("a"), fs::Permissions::from_mode(0o640)).unwrap();
+    assert_eq!(space.write(&rel("a"), b"x").unwrap().old_size, Some(4));
+    assert_eq!(fs::metadata(scene.copy("a")).unwrap().permissions().mode() & 0o777, 0o640);
+}
+
+#[test]
+fn a_single_file_is_isolated_through_its_parent() {
+    let scene = Scene::new();
+    let space = scene.with(Patterns { only: Some(rel("a")), ..Patterns::default() });
+    assert_eq!(space.path(), scene.copy("a"));
+    assert_eq!(walk(&scene.home.join("tree")).len(), 1);
+    space.write(&rel("a"), b"changed").unwrap();
+    assert!(matches!(space.write(&rel("b"), b"x"), Err(Error::Refused { .. })));
+    assert_eq!(lines(&space), ["modified a"]);
+    commit(&space).unwrap();
+    assert_eq!(text(&scene.original("a")), "changed");
+}
+
+#[test]
+fn cancelling_leaves_the_original_alone() {
+    let scene = Scene::new();
+    scene.workspace();
+    fs::write(scene.copy("a"), "changed").unwrap();
+    let means = Means::default();
+    means.cancel.cancel();
+    let space = Workspace::open(&scene.home, means).unwrap();
+    assert!(matches!(space.prepare(&CommitRequest::default(), true), Err(Error::Cancelled)));
+    assert!(matches!(space.diff(), Err(Error::Cancelled)));
+    assert!(!scene.home.join("commit.journal").exists());
+}
