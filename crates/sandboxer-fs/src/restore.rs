@@ -53,7 +53,6 @@ pub fn restore(
     let differing: BTreeSet<_> = deltas.iter().map(|d| d.entry.path.clone()).collect();
     let linked = names_that_stay(&all, &differing);
     let candidates = if scope.is_empty() { all } else { within(all, deltas, scope) };
-    settle_links(&mut found.links, |path| differing.contains(path));
     let mut run = Run {
         copy: comparison.copy,
         source,
