@@ -42,6 +42,7 @@ pub fn measure(arguments: &FilesArguments, interrupt: &Interrupt) -> Result<bool
         interrupt: interrupt.clone(),
         peaks: Peaks::default(),
     };
+    warn_if_busy();
     let rows = all_rows(&bench, &arguments.disk)?;
     print(&rows)?;
     arguments.json.as_deref().map_or(Ok(()), |path| write_json(path, &rows))?;
@@ -71,6 +72,18 @@ fn all_rows(bench: &Bench, disk: &Path) -> Result<Vec<Row>> {
     let memory = memory::rows(bench);
     commits.insert(0, apply::row(bench, &disk)?);
     Ok([creates, diffs, commits, memory, vec![startup]].concat())
+}
+
+/// Two threads on two busy processors are no faster than one: ratios would tell of the neighbours.
+fn warn_if_busy() {
+    let load =
+        fs::read_to_string("/proc/loadavg").ok().and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if let Some(load) = load.filter(|load| *load > processors as f64 / 2.0) {
+        crate::say(&format!(
+            "this machine is busy (load {load} on {processors} processors): do not keep this table"
+        ));
+    }
 }
 
 /// The tree, one copy of it, and what a sandbox keeps beside its copy.

@@ -2,7 +2,7 @@
 //! memory; two sides are measured in turn (A B A B …) after one round that does not count, so that drift of the machine
 //! meets both; the median of each side is kept.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -52,17 +52,23 @@ impl Sides {
 
 /// Runs `command` with its output going to the file `output`; any exit code outside `accepted` is a failure.
 ///
-/// The output goes to a file rather than to `/dev/null`, because some tools work less when nobody can be reading.
+/// The output goes to a file rather than to `/dev/null`, because some tools work less when nobody can be reading. What
+/// it says on stderr goes to a file beside it, and into the error.
 pub fn run(command: &mut Command, output: &Path, accepted: &[i32]) -> Result<Sample> {
+    let errors = output.with_extension("stderr");
     let stdout = File::create(output).during("create", output)?;
-    command.stdin(Stdio::null()).stdout(stdout);
+    let stderr = File::create(&errors).during("create", &errors)?;
+    command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
     let started = Instant::now();
     let mut child = command.spawn().during("start", Path::new(command.get_program()))?;
     let used = child.wait4().during("wait for", Path::new(command.get_program()))?;
     let wall = started.elapsed();
     match used.status.code() {
         Some(code) if accepted.contains(&code) => Ok(Sample { wall, peak: used.rusage.maxrss }),
-        _ => Err(Failure::new(format!("{} ended with {}", shown(command), used.status))),
+        _ => {
+            let said = fs::read_to_string(&errors).unwrap_or_default();
+            Err(Failure::new(format!("{} ended with {}: {}", shown(command), used.status, said.trim())))
+        }
     }
 }
 
@@ -181,9 +187,9 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let output = scratch.path().join("out");
         let mut fails = Command::new("/bin/sh");
-        fails.args(["-c", "exit 3"]);
+        fails.args(["-c", "echo no luck >&2; exit 3"]);
         assert!(run(&mut fails, &output, &[0, 3]).is_ok());
         let message = run(&mut fails, &output, &[0]).unwrap_err().to_string();
-        assert!(message.contains("/bin/sh -c exit 3"), "{message}");
+        assert!(message.contains("/bin/sh -c") && message.ends_with("no luck"), "{message}");
     }
 }
