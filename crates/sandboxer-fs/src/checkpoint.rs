@@ -3,6 +3,7 @@
 //! A checkpoint is a manifest whose files are kept by the hash of their content, so the tenth checkpoint of a tree costs what changed
 //! since the ninth. A file whose stamp is known from the base or the last checkpoint is not even read.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -48,8 +49,42 @@ impl Checkpoints {
         Ok(self.home.join(format!("{name}.{SUFFIX}")))
     }
 
-    /// Keeps the present state of the comparison's copy as `name`.
+    /// Keeps the present state of the comparison's copy as `name`. Where that fails, nothing of it stays.
     pub fn take(&self, name: &str, comparison: &Comparison<'_>) -> Result<PathBuf> {
+        let replaces = self.path(name)?.exists();
+        let taken = self.take_all(name, comparison);
+        if taken.is_err() || replaces {
+            // Either the error is on its way already, or the checkpoint is there and only room is lost.
+            let _ = self.sweep();
+        }
+        taken
+    }
+
+    /// Removes what no checkpoint holds: parts of one that could not be taken, contents of one that was replaced.
+    fn sweep(&self) -> Result<()> {
+        let mut held = HashSet::new();
+        for path in self.manifests() {
+            let kept = Manifest::load(&path)?.below(manifest::ROOT, None)?;
+            held.extend(kept.into_iter().filter_map(|(_, entry)| entry.hash.map(place_of)));
+        }
+        let unfinished = files_in(&self.home).into_iter().filter(|p| p.extension().is_some_and(|x| x == "new"));
+        let objects = self.home.join(OBJECTS);
+        unfinished.chain(files_in(&objects)).try_for_each(remove)?;
+        for shelf in dirs_in(&objects) {
+            let is_held = |object: &PathBuf| held.contains(&(name_of(&shelf), name_of(object)));
+            files_in(&shelf).into_iter().filter(|object| !is_held(object)).try_for_each(remove)?;
+            // Fails where something is left in it, as it should.
+            let _ = std::fs::remove_dir(&shelf);
+        }
+        let _ = std::fs::remove_dir(&objects).and_then(|()| std::fs::remove_dir(&self.home));
+        Ok(())
+    }
+
+    fn manifests(&self) -> Vec<PathBuf> {
+        files_in(&self.home).into_iter().filter(|p| p.extension().is_some_and(|x| x == SUFFIX)).collect()
+    }
+
+    fn take_all(&self, name: &str, comparison: &Comparison<'_>) -> Result<PathBuf> {
         let path = self.path(name)?;
         let objects = self.home.join(OBJECTS);
         std::fs::create_dir_all(&objects).map_err(|e| Error::io("create directory", &objects, e))?;
@@ -71,10 +106,8 @@ impl Checkpoints {
     }
 
     fn newest(&self) -> Option<PathBuf> {
-        let listed = std::fs::read_dir(&self.home).ok()?;
-        let manifests = listed.flatten().filter(|e| e.path().extension().is_some_and(|x| x == SUFFIX));
-        let newest = manifests.max_by_key(|e| e.metadata().and_then(|m| m.modified()).ok())?;
-        Some(newest.path())
+        let modified = |path: &PathBuf| path.metadata().and_then(|m| m.modified()).ok();
+        self.manifests().into_iter().max_by_key(modified)
     }
 
     /// The manifest of the checkpoint `name`.
@@ -90,6 +123,28 @@ impl Checkpoints {
     pub fn source(&self) -> Result<FromObjects> {
         Ok(FromObjects { objects: Root::open(self.home.join(OBJECTS))?, buffer: Vec::new() })
     }
+}
+
+/// Not durably: what comes back after a power cut is swept the next time.
+fn remove(path: PathBuf) -> Result<()> {
+    std::fs::remove_file(&path).map_err(|e| Error::io("remove", path, e))
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn files_in(dir: &Path) -> Vec<PathBuf> {
+    listed(dir, |file_type| file_type.is_file())
+}
+
+fn dirs_in(dir: &Path) -> Vec<PathBuf> {
+    listed(dir, |file_type| file_type.is_dir())
+}
+
+fn listed(dir: &Path, wanted: impl Fn(std::fs::FileType) -> bool) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter(|e| e.file_type().is_ok_and(&wanted)).map(|e| e.path()).collect()
 }
 
 struct DirTask {

@@ -45,6 +45,15 @@ pub fn sync_dir(path: &Path) -> Result<()> {
     dir.sync_all().map_err(|e| Error::io("flush", path, e))
 }
 
+/// Removes what a crash between [`create_temporary`] and [`publish`] left beside `path`.
+pub fn discard_temporary(path: &Path) -> Result<()> {
+    let temporary = temporary(path);
+    match std::fs::remove_file(&temporary) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", temporary, e)),
+        _ => Ok(()),
+    }
+}
+
 /// Removes a file for good; it not being there is fine.
 pub fn remove(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {

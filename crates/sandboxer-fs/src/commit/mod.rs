@@ -106,6 +106,9 @@ pub fn abort(files: &CommitFiles) -> Result<()> {
 
 /// The note goes last: as long as it is there, an interrupted clearing can be repeated.
 fn clear(files: &CommitFiles) -> Result<()> {
+    for path in [files.journal(), files.prepared(), files.note()] {
+        durable::discard_temporary(&path)?;
+    }
     durable::remove(&files.journal())?;
     durable::remove(&files.prepared())?;
     if let Some(stage) = stage::noted(&files.note()) {
