@@ -84,6 +84,8 @@ pub fn finish(files: &CommitFiles, original: &Root, manifest: &Path) -> Result<C
         return Ok(CommitResult::default());
     };
     let (outcome, mut edits) = apply::apply(&journal, original, &files.parking())?;
+    // What was replaced goes before the stamps are taken: its names may be links of files that stay.
+    stage::Stage::discard(&journal.stage)?;
     let base = Manifest::load(manifest)?;
     refresh_links(&base, &journal, original, &mut edits)?;
     base.rewrite(edits)?;

@@ -63,6 +63,8 @@ fn describe(
     entry.refused = seen.as_ref().and_then(|s| refusal(&s.stamp, links));
     entry.flags = flags_of(&entry.path, seen.as_ref());
     entry.moved = original_moved(comparison.original, &entry.path, base.as_ref(), buffer)?.is_some();
+    // What was read is remembered: staging may link to the original, which moves its stamp and nothing else.
+    let base = base.map(|b| Entry { hash: old_hash, ..b });
     Ok(Some(Delta { entry, base, now: seen }))
 }
 
