@@ -69,13 +69,30 @@ pub(super) fn links_stay_links(fixture: &Fixture) {
     open.assert_clean();
 }
 
+/// One name of three is moved, another removed: what is left is still one file.
+pub(super) fn links_survive_a_rename(fixture: &Fixture) {
+    for name in ["second", "third"] {
+        fs::hard_link(fixture.original("a.txt"), fixture.original(name)).unwrap();
+    }
+    let open = fixture.open();
+    fs::rename(open.path("second"), open.path("dir/moved")).unwrap();
+    fs::remove_file(open.path("third")).unwrap();
+    let expected = open.manifest();
+    open.commit();
+    expected.assert_same(&fixture.manifest(), Facets::WRITTEN, "a link was torn");
+    open.assert_clean();
+    open.write("a.txt", "on its own\n");
+    open.commit();
+    assert_eq!(fs::read_to_string(fixture.original("dir/moved")).unwrap(), "alpha\n");
+}
+
 pub(super) fn a_new_link_to_an_old_file(fixture: &Fixture) {
     let open = fixture.open();
     fs::hard_link(open.path("a.txt"), open.path("second name")).unwrap();
     assert_eq!(open.diff().entries.iter().filter(|e| e.path == rel("second name")).count(), 1);
+    let expected = open.manifest();
     open.commit();
-    assert_eq!(fs::read_to_string(fixture.original("second name")).unwrap(), "alpha\n");
-    assert_eq!(fs::read_to_string(fixture.original("a.txt")).unwrap(), "alpha\n");
+    expected.assert_same(&fixture.manifest(), Facets::WRITTEN, "the new name is no link");
     open.assert_clean();
 }
 

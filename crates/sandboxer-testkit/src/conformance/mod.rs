@@ -116,6 +116,7 @@ macro_rules! with_conformance_cases {
                 kept_on_the_way_out [isolates file_tree];
                 changes_of_it_are_committed [isolates file_tree];
                 links_stay_links [isolates file_tree];
+                links_survive_a_rename [isolates file_tree];
                 a_new_link_to_an_old_file [isolates file_tree];
                 nothing_else_is_touched [isolates file_tree];
             }
