@@ -76,7 +76,9 @@ impl Checkpoints {
             // Fails where something is left in it, as it should.
             let _ = std::fs::remove_dir(&shelf);
         }
-        let _ = std::fs::remove_dir(&objects).and_then(|()| std::fs::remove_dir(&self.home));
+        if self.manifests().is_empty() {
+            let _ = std::fs::remove_dir(&objects).and_then(|()| std::fs::remove_dir(&self.home));
+        }
         Ok(())
     }
 
