@@ -79,6 +79,12 @@ impl Row {
         self.ratio.is_none() && self.note.starts_with("failed:")
     }
 
+    /// Its figures in one line, for those who wait.
+    pub fn summary(&self) -> String {
+        let [_, figure, goal, verdict, ours, theirs, notes] = self.cells();
+        format!("  {figure} (goal {goal}) {verdict} {ours} vs {theirs}; {notes}")
+    }
+
     fn verdict(&self) -> &'static str {
         match (self.ratio, self.goal) {
             (None, _) => "–",
@@ -178,6 +184,10 @@ mod tests {
 | reflink | –       | ≤ 0.55    | –    | –       | –       | skipped: needs root; x   |
 ";
         assert_eq!(table(&rows), expected);
+        assert_eq!(
+            rows[0].summary(),
+            "  1.23 (goal ≤ 0.45) MISS 1234 ms vs 1000 ms; 3 runs; 1.23–1.23 by run"
+        );
     }
 
     #[test]

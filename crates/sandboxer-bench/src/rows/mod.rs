@@ -78,7 +78,9 @@ impl Bench {
         crate::say(name);
         let row = compare();
         self.interrupt.check()?;
-        Ok(row.unwrap_or_else(|why| Row::without(name, goal, "ms", &why)))
+        let row = row.unwrap_or_else(|why| Row::without(name, goal, "ms", &why));
+        crate::say(&row.summary());
+        Ok(row)
     }
 }
 
