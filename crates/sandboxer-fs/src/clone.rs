@@ -11,7 +11,7 @@ use sandboxer_core::model::RelPath;
 use sandboxer_core::{Error, Result};
 
 use crate::copy::{self, Copied, Meta, SourceFile, Transfer};
-use crate::filter::Filter;
+use crate::filter::{Filter, RESERVED};
 use crate::list::{self, Listed};
 use crate::manifest::{self, Chunk, DirId, Edits, Entry, Manifest, ManifestWriter};
 use crate::pool::{self, Queue};
@@ -138,13 +138,15 @@ impl Shared<'_> {
         buffer: &mut Vec<u8>,
     ) -> Result<Option<Entry>> {
         let kind = self.kind_of(from, &listed)?;
-        let path = manifest::join(task.path.as_ref(), &listed.name)?;
-        if !self.job.filter.passes(&path, kind == FileType::Directory) {
+        let is_dir = kind == FileType::Directory;
+        let path = || manifest::join(task.path.as_ref(), &listed.name);
+        let is_ours = listed.name.starts_with(RESERVED);
+        if (is_ours || !self.job.filter.is_all()) && !self.job.filter.passes(&path()?, is_dir) {
             return Ok(None);
         }
         match kind {
-            FileType::Directory => self.queue_dir(path, to, listed.name, queue).map(Some),
-            FileType::RegularFile => self.copy_regular(path, from, to, listed.name, buffer),
+            FileType::Directory => self.queue_dir(path()?, to, listed.name, queue).map(Some),
+            FileType::RegularFile => self.copy_regular(task, from, to, listed.name, buffer),
             FileType::Symlink => self.copy_link(from, to, listed.name).map(Some),
             _ => special(from, listed.name),
         }
@@ -169,7 +171,7 @@ impl Shared<'_> {
     /// Copies a file; one that vanished between the listing and now is simply not there.
     fn copy_regular(
         &self,
-        path: RelPath,
+        task: &DirTask,
         from: &Dir,
         to: &Dir,
         name: Vec<u8>,
@@ -177,7 +179,8 @@ impl Shared<'_> {
     ) -> Result<Option<Entry>> {
         let Some(source) = SourceFile::open(from, &name)? else { return Ok(None) };
         if source.stamp.nlink > 1 {
-            return self.copy_linked(path, source, to, name, buffer).map(Some);
+            let path = manifest::join(task.path.as_ref(), &name)?;
+            return self.copy_linked(path, source, to, &name, buffer).map(Some);
         }
         let copied = source.copy_to(to, &name, self.job.transfer, buffer)?;
         Ok(Some(self.entry(name, copied)))
@@ -187,20 +190,20 @@ impl Shared<'_> {
     fn copy_linked(
         &self,
         path: RelPath,
-        source: SourceFile,
+        source: SourceFile<'_>,
         to: &Dir,
-        name: Vec<u8>,
+        name: &[u8],
         buffer: &mut Vec<u8>,
     ) -> Result<Entry> {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         let ino = source.stamp.ino;
         if let Some((names, entry)) = links.get_mut(&ino) {
-            link_below(self.job.target, &names[0], to, &name)?;
+            link_below(self.job.target, &names[0], to, name)?;
             names.push(path);
-            return Ok(Entry { name, ..entry.clone() });
+            return Ok(Entry { name: name.to_vec(), ..entry.clone() });
         }
-        let copied = source.copy_to(to, &name, self.job.transfer, buffer)?;
-        let entry = self.entry(name, copied);
+        let copied = source.copy_to(to, name, self.job.transfer, buffer)?;
+        let entry = self.entry(name.to_vec(), copied);
         links.insert(ino, (vec![path], entry.clone()));
         Ok(entry)
     }

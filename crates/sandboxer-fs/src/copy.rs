@@ -1,7 +1,6 @@
 //! Copies of single files: data with its holes, and what is said about it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 
 use rustix::fs::{self, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
@@ -65,38 +64,40 @@ pub struct Copied {
 const TRIES: usize = 4;
 
 /// A file to be copied, open and looked at.
-pub struct SourceFile {
+pub struct SourceFile<'a> {
     fd: OwnedFd,
-    shown: PathBuf,
+    dir: &'a Dir,
+    name: &'a [u8],
     /// What it was when it was opened.
     pub stamp: Stamp,
 }
 
-impl SourceFile {
+impl<'a> SourceFile<'a> {
     /// Opens the regular file `name` of `dir`; `None` where nothing is there any more.
-    pub fn open(dir: &Dir, name: &[u8]) -> Result<Option<Self>> {
-        let shown = dir.shown(name);
+    pub fn open(dir: &'a Dir, name: &'a [u8]) -> Result<Option<Self>> {
         let fd = match dir.try_open(name, OFlags::RDONLY | OFlags::NONBLOCK, 0) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
-            Err(e) => return Err(Error::io("open", shown, e)),
+            Err(e) => return Err(Error::io("open", dir.shown(name), e)),
         };
-        let stamp = settled_stamp(&fd).map_err(|e| Error::io("examine", &shown, e))?;
+        let stamp = settled_stamp(&fd).map_err(|e| Error::io("examine", dir.shown(name), e))?;
         if !stamp.is_file() {
-            return Err(Error::refused(format!("{} is not a regular file any more", shown.display())));
+            return Err(Error::refused(format!("{} is not a regular file any more", dir.shown(name).display())));
         }
-        Ok(Some(Self { fd, shown, stamp }))
+        Ok(Some(Self { fd, dir, name, stamp }))
     }
 
     /// Copies it to the new file `name` of `to`, metadata included.
     pub fn copy_to(self, to: &Dir, name: &[u8], transfer: Transfer, buffer: &mut Vec<u8>) -> Result<Copied> {
-        let xattrs = xattrs::read(&self.fd).map_err(|e| Error::io("read attributes of", &self.shown, e))?;
+        let failed = |step| move |e: Errno| Error::io(step, self.dir.shown(self.name), e);
+        let xattrs = xattrs::read(&self.fd).map_err(failed("read attributes of"))?;
         let target = create_file(to, name, self.stamp.permissions())?;
-        let mut copied = copy_steadily(&self.fd, self.stamp, &target, transfer, buffer)
-            .map_err(|e| Error::io("copy", &self.shown, e))?;
-        copied.target = finish_file(&target, &Meta::of(&copied.source, xattrs.clone()))
-            .map_err(|e| Error::io("set attributes of", to.shown(name), e))?;
-        copied.xattrs = xattrs;
+        let mut copied =
+            copy_steadily(&self.fd, self.stamp, &target, transfer, buffer).map_err(failed("copy"))?;
+        let meta = Meta::of(&copied.source, xattrs);
+        copied.target =
+            finish_file(&target, &meta).map_err(|e| Error::io("set attributes of", to.shown(name), e))?;
+        copied.xattrs = meta.xattrs;
         Ok(copied)
     }
 }
