@@ -19,7 +19,7 @@ pub enum Transfer {
     Reflink,
     /// Share the blocks where that is possible, else copy; hash the result in either case.
     Prefer,
-    /// Copy the bytes and hash them on the way.
+    /// Copy the bytes, within the kernel where it can. Content that was not read has no hash.
     Bytes,
 }
 
@@ -158,8 +158,25 @@ fn transfer_data(
             let size = stamp_of_fd(target)?.size;
             hash_fd(target, size, buffer).map(Some)
         }
+        Transfer::Bytes if !stamp.looks_sparse() && copy_in_kernel(source, stamp.size, target)? => Ok(None),
         Transfer::Prefer | Transfer::Bytes => copy_bytes(source, stamp, Some(target), buffer).map(Some),
     }
+}
+
+/// Copies without the detour through this process; false where these two files do not allow it.
+fn copy_in_kernel(source: BorrowedFd<'_>, size: u64, target: BorrowedFd<'_>) -> rustix::io::Result<bool> {
+    let (mut from, mut to) = (0, 0);
+    while from < size {
+        let want = usize::try_from(size - from).unwrap_or(usize::MAX);
+        match fs::copy_file_range(source, Some(&mut from), target, Some(&mut to), want) {
+            // The source became shorter, which the look at it afterwards notices.
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if to == 0 => return Ok(false),
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(true)
 }
 
 /// The hash of an open file's content.
