@@ -5,10 +5,10 @@ step() { printf '\n== %s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# Where tests and scripts write `reason` lines for what they could not do; ./test prints it at the end.
+# Notes what cannot be done here and why. The log has the form that skipped tests use; ./test prints it at the end.
 note_skip() {
-    say "SKIPPED: $*"
-    [ -z "${SANDBOXER_SKIP_LOG:-}" ] || printf '%s\n' "$*" >>"$SANDBOXER_SKIP_LOG"
+    say "skipped: $*"
+    [ -z "${SANDBOXER_SKIP_LOG:-}" ] || printf 'skipped: setup: %s\n' "$*" >>"$SANDBOXER_SKIP_LOG"
 }
 
 need_cargo() {
