@@ -14,6 +14,9 @@ setfattr:attr:extended attributes
 setcap:libcap2-bin:file capabilities
 losetup:mount:everything on a loop mount
 unshare:util-linux:commands as another user
+zsh:zsh:completions for zsh
+fish:fish:completions for fish
+elvish:elvish:completions for elvish
 '
 
 # Prints the lines of SYSTEM_TOOLS whose command is not there.
