@@ -6,14 +6,13 @@ cc:gcc:nothing can be built (SQLite is compiled from source)
 git:git:patches checked with git apply
 patch:patch:patches checked with patch
 strace:strace:kill at every syscall, failing syscalls
+mount:mount:everything on a loop mount or a tmpfs of its own
+mkfs.ext4:e2fsprogs:what needs ext4 on a loop mount
 mkfs.xfs:xfsprogs:copy_on_write with real reflinks
-xfs_io:xfsprogs:power cuts on a loop mount
-mkfs.ext4:e2fsprogs:full disk on a loop mount
-setfacl:acl:access control lists
-setfattr:attr:extended attributes
-setcap:libcap2-bin:file capabilities
-losetup:mount:everything on a loop mount
-unshare:util-linux:commands as another user
+setpriv:util-linux:commands as another user
+taskset:util-linux:sweeps on one processor
+script:bsdutils:what run asks on a terminal
+man:man-db:rendering of the man pages
 zsh:zsh:completions for zsh
 fish:fish:completions for fish
 elvish:elvish:completions for elvish
