@@ -308,7 +308,7 @@ fn hints_of(error: &Error) -> Vec<String> {
 fn io_hints(source: &io::Error) -> Vec<String> {
     let hint = match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "nothing was changed; make room there (`sandbox gc`, `sandbox list`), or use --home DIR on a larger filesystem"
+            "make room there (`sandbox gc`, `sandbox list`), or use --home DIR on a larger filesystem"
         }
         io::ErrorKind::PermissionDenied => {
             "run this as a user who may, or change the permissions of that path"
