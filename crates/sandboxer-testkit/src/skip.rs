@@ -10,6 +10,11 @@ const LOG: &str = "SANDBOXER_SKIP_LOG";
 /// `SANDBOXER_SKIP_LOG` if there is one.
 pub fn skip(reason: &str) {
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
+    skip_as(&name, reason);
+}
+
+/// The same under a name that many tests share, so that a list of what was skipped can be added up.
+pub(crate) fn skip_as(name: &str, reason: &str) {
     let line = format!("skipped: {name}: {reason}\n");
     eprint!("{line}");
     if let Some(path) = std::env::var_os(LOG) {

@@ -4,20 +4,28 @@
 
 use std::fs;
 
-use sandboxer_testkit::faults::{Ended, Outcome, Point, Scenario, Trace, sample};
+use sandboxer_testkit::faults::{Ended, Failure, Outcome, Point, Scenario, Trace, sample};
 use sandboxer_testkit::manifest::{Facets, Manifest};
 use sandboxer_testkit::{full, skip};
 
 const STRATEGY: &str = "filesystem_copy";
 
-/// Points with an error each: both errors at every point of a full sweep, in turn otherwise.
-fn with_errors(points: Vec<Point>, count: usize) -> Vec<(Point, &'static str)> {
+/// A passing fault, and a disk that is full from then on.
+const FAILURES: [Failure; 4] = [
+    Failure { error: "EIO", from_then_on: false },
+    Failure { error: "ENOSPC", from_then_on: true },
+    Failure { error: "EIO", from_then_on: true },
+    Failure { error: "ENOSPC", from_then_on: false },
+];
+
+/// Points with a failure each: a passing and a lasting one at every point of a full sweep, in turn otherwise.
+fn with_failures(points: Vec<Point>, count: usize) -> Vec<(Point, Failure)> {
     let changing: Vec<Point> = points.into_iter().filter(|p| p.changes).collect();
     assert!(changing.len() > 10, "hardly a call was seen: {changing:?}");
     if full() {
-        return changing.into_iter().flat_map(|p| [(p.clone(), "EIO"), (p, "ENOSPC")]).collect();
+        return changing.into_iter().flat_map(|p| [(p.clone(), FAILURES[0]), (p, FAILURES[1])]).collect();
     }
-    sample(&changing, count).into_iter().zip(["EIO", "ENOSPC"].into_iter().cycle()).collect()
+    sample(&changing, count).into_iter().zip(FAILURES.into_iter().cycle()).collect()
 }
 
 fn can_trace() -> bool {
@@ -29,14 +37,14 @@ fn can_trace() -> bool {
 }
 
 /// Every kind of call that a commit makes, at least once.
-fn one_of_each_kind(points: &[Point]) -> Vec<(Point, &'static str)> {
+fn one_of_each_kind(points: &[Point]) -> Vec<(Point, Failure)> {
     let mut kinds: Vec<Point> = Vec::new();
     for point in points.iter().rev().filter(|p| p.changes) {
         if !kinds.iter().any(|k| k.name == point.name) {
             kinds.push(point.clone());
         }
     }
-    kinds.into_iter().zip(["ENOSPC", "EIO"].into_iter().cycle()).collect()
+    kinds.into_iter().zip(FAILURES.into_iter().cycle().skip(1)).collect()
 }
 
 #[test]
@@ -46,23 +54,30 @@ fn d04_commit_with_each_call_failing() {
     }
     let first = Scenario::new(STRATEGY);
     let points = Trace::new(&first.cli).on_one_processor().points(&first.commit_arguments());
-    let cases = [one_of_each_kind(&points), with_errors(points, 40)].concat();
+    let cases = [one_of_each_kind(&points), with_failures(points, 25)].concat();
     let mut failed = 0;
-    for (point, error) in cases {
+    for (point, failure) in cases {
         let scenario = Scenario::new(STRATEGY);
         let ended =
-            Trace::new(&scenario.cli).on_one_processor().fail(&point, error, &scenario.commit_arguments());
-        let Ended::Exited(code, output) = ended else { panic!("{point:?} with {error} killed the command") };
+            Trace::new(&scenario.cli).on_one_processor().fail(&point, failure, &scenario.commit_arguments());
+        let Ended::Exited(code, output) = ended else {
+            panic!("{point:?} with {failure:?} killed the command")
+        };
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        let context = format!("commit with {error} at {point:?} (exit {code}: {})", stderr.trim());
+        let context = format!("commit with {failure:?} at {point:?} (exit {code}: {})", stderr.trim());
         assert!([0, 1].contains(&code), "{context}");
+        println!("{context}");
         failed += usize::from(code != 0);
         if code == 0 {
             assert_eq!(scenario.verdict(&context), Outcome::New, "{context}: false success");
         } else {
             assert!(!stderr.trim().is_empty(), "{context}: failed without a word");
         }
-        let outcome = scenario.recover_and_check(&context);
+        let outcome = if failure.from_then_on {
+            scenario.recover_and_check_late(&context)
+        } else {
+            scenario.recover_and_check(&context)
+        };
         assert!(code != 0 || outcome == Outcome::New, "{context}: an acknowledged commit was lost");
     }
     assert!(failed > 10, "only {failed} injected errors had an effect");
@@ -81,11 +96,11 @@ fn sweep(
     let first = Scenario::new(STRATEGY);
     prepare(&first);
     let points = Trace::new(&first.cli).points(&arguments(&first));
-    for (point, error) in with_errors(points, count) {
+    for (point, failure) in with_failures(points, count) {
         let scenario = Scenario::new(STRATEGY);
         prepare(&scenario);
-        let ended = Trace::new(&scenario.cli).fail(&point, error, &arguments(&scenario));
-        let context = format!("{} with {error} at {point:?}: {ended:?}", arguments(&scenario)[0]);
+        let ended = Trace::new(&scenario.cli).fail(&point, failure, &arguments(&scenario));
+        let context = format!("{} with {failure:?} at {point:?}: {ended:?}", arguments(&scenario)[0]);
         let Ended::Exited(code, _) = ended else { panic!("{context}: killed") };
         let resource = Manifest::capture(&scenario.resource);
         scenario.old.assert_same(&resource, Facets::UNTOUCHED, &context);
@@ -113,7 +128,7 @@ fn rollback_with_failing_calls() {
         let tree = Manifest::capture(&scenario.sandbox.path);
         scenario.old.assert_same(&tree, Facets::WRITTEN, context);
     };
-    sweep(10, |_| (), |s| words("rollback", s, &[]), check);
+    sweep(8, |_| (), |s| words("rollback", s, &[]), check);
 }
 
 #[test]
@@ -124,10 +139,10 @@ fn checkpoint_and_restore_with_failing_calls() {
         let tree = Manifest::capture(&scenario.sandbox.path);
         scenario.new.assert_same(&tree, Facets::WRITTEN, context);
     };
-    sweep(10, |_| (), |s| words("checkpoint", s, &["one"]), check);
+    sweep(8, |_| (), |s| words("checkpoint", s, &["one"]), check);
     let prepare = |scenario: &Scenario| {
         scenario.cli.ok(&words("checkpoint", scenario, &["one"]));
         fs::remove_dir_all(scenario.sandbox.path.join("src")).unwrap();
     };
-    sweep(10, prepare, |s| words("restore", s, &["one"]), check);
+    sweep(8, prepare, |s| words("restore", s, &["one"]), check);
 }

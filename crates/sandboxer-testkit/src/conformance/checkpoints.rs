@@ -66,6 +66,12 @@ pub(super) fn a_name_is_replaced(fixture: &Fixture) {
     open.write("a.txt", "third\n");
     open.restore("same");
     assert_eq!(open.read("a.txt"), "second\n");
+    open.rollback();
+    for _ in 0..2 {
+        open.checkpoint("same");
+        open.restore("same");
+        open.assert_clean();
+    }
 }
 
 pub(super) fn an_unknown_name(fixture: &Fixture) {

@@ -261,7 +261,13 @@ pub fn run(name: &str, fixture: impl FnOnce() -> Result<Fixture, String>) {
         Err(reason) => return crate::skip(&reason),
     };
     match case.needs.iter().find(|need| !need.is_met(fixture.capabilities())) {
-        Some(need) => crate::skip(&format!("{} does not declare {need:?}", fixture.strategy_name())),
+        Some(need) => {
+            println!("{name} is not for {}", fixture.strategy_name());
+            crate::skip::skip_as(
+                "conformance",
+                &format!("{} does not declare {need:?}", fixture.strategy_name()),
+            );
+        }
         None => (case.run)(&fixture),
     }
 }

@@ -17,4 +17,4 @@ pub use binary::{binary, workspace_root};
 pub use cli::{Cli, Created};
 pub use points::{Point, sample};
 pub use scenario::{Outcome, Scenario, change_fifty_files, fill_fifty_files};
-pub use trace::{Ended, Trace};
+pub use trace::{Ended, Failure, Trace};

@@ -90,13 +90,28 @@ impl Scenario {
         assert!(recovery.status.success(), "{context}: recovery failed: {}", super::cli::describe(&recovery));
         let outcome = self.verdict(context);
         self.assert_no_leftovers(context);
+        self.go_on(outcome, context);
+        outcome
+    }
+
+    /// The same after a failure that lasted, and so kept the command from tidying up behind itself: what it left has
+    /// to be gone after the next commit.
+    #[track_caller]
+    pub fn recover_and_check_late(&self, context: &str) -> Outcome {
+        self.cli.ok(&["list"]);
+        let outcome = self.verdict(context);
+        self.go_on(outcome, context);
+        outcome
+    }
+
+    fn go_on(&self, outcome: Outcome, context: &str) {
         self.assert_pending(outcome, context);
         if outcome == Outcome::Old {
             self.cli.ok(&self.commit_arguments());
             assert_eq!(self.verdict(context), Outcome::New, "{context}: the repeated commit did nothing");
         }
+        self.assert_no_leftovers(context);
         self.assert_destroyable(context);
-        outcome
     }
 
     fn assert_pending(&self, outcome: Outcome, context: &str) {

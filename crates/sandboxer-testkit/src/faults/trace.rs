@@ -18,6 +18,15 @@ pub enum Ended {
     Exited(i32, Output),
 }
 
+/// How a call fails.
+#[derive(Clone, Copy, Debug)]
+pub struct Failure {
+    /// `EIO`, `ENOSPC`.
+    pub error: &'static str,
+    /// Whether every later call of the same name and thread fails too: a retry does not help.
+    pub from_then_on: bool,
+}
+
 /// Runs commands of one [`Cli`] under `strace`.
 #[derive(Debug)]
 pub struct Trace<'a> {
@@ -32,7 +41,8 @@ impl<'a> Trace<'a> {
         Self { cli, one_processor: false }
     }
 
-    /// The same on one processor: every call is the main thread's, so counts do not vary and every point is reached.
+    /// The same on one processor: work that is spread over as many threads as there are processors stays on one, so
+    /// counts hardly vary and most points are reached.
     pub fn on_one_processor(self) -> Self {
         Self { one_processor: true, ..self }
     }
@@ -59,17 +69,18 @@ impl<'a> Trace<'a> {
 
     /// Runs the command and kills it as it enters the call at `point`.
     pub fn kill<S: AsRef<OsStr>>(&self, point: &Point, arguments: &[S]) -> Ended {
-        self.inject(point, "signal=KILL", arguments)
+        self.inject(point, "signal=KILL", "", arguments)
     }
 
-    /// Runs the command and fails the call at `point` with `error` (`EIO`, `ENOSPC`).
-    pub fn fail<S: AsRef<OsStr>>(&self, point: &Point, error: &str, arguments: &[S]) -> Ended {
-        self.inject(point, &format!("error={error}"), arguments)
+    /// Runs the command and fails the call at `point`.
+    pub fn fail<S: AsRef<OsStr>>(&self, point: &Point, failure: Failure, arguments: &[S]) -> Ended {
+        let from_then_on = if failure.from_then_on { "+" } else { "" };
+        self.inject(point, &format!("error={}", failure.error), from_then_on, arguments)
     }
 
-    fn inject<S: AsRef<OsStr>>(&self, point: &Point, what: &str, arguments: &[S]) -> Ended {
+    fn inject<S: AsRef<OsStr>>(&self, point: &Point, what: &str, more: &str, arguments: &[S]) -> Ended {
         let trace = format!("trace={}", point.name);
-        let inject = format!("inject={}:{what}:when={}", point.name, point.nth);
+        let inject = format!("inject={}:{what}:when={}{more}", point.name, point.nth);
         // Not with --seccomp-bpf, fast as it is: signals are not injected then.
         let options = ["-e", &trace, "-e", &inject];
         let output = self.strace(Path::new("/dev/null"), &options, arguments);

@@ -75,7 +75,7 @@ fn play(entry: &StrategyEntry, dir: &Path, first: &[Edit], steps: &[Step]) {
 }
 
 fn run(entry: &StrategyEntry, dir: &Path, cases: u32) {
-    let cases = if full() { cases * 10 } else { cases };
+    let cases = if full() { cases * 5 } else { cases };
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
     let mut runner = TestRunner::new(config);
     let result = runner.run(&sequence(), |(first, steps)| {
