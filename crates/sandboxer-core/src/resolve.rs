@@ -157,7 +157,6 @@ pub(crate) mod test_support {
     }
 
     /// The built-ins of the shipped types, and `overlay`, which they do not list.
-    #[expect(clippy::unwrap_used, reason = "test support")]
     pub(crate) fn registry() -> StrategyRegistry {
         let mut registry = StrategyRegistry::new();
         for name in ["copy_on_write", "filesystem_copy", "none", "overlay"] {

@@ -174,7 +174,8 @@ fn an_edit_after_execution_is_a_conflict_only_if_the_journal_is_still_there() {
 
 #[test]
 fn each_way_the_original_can_move_is_a_conflict_of_its_own() {
-    let touch_ups: [(&str, fn(&Scene), &str); 6] = [
+    type Move = (&'static str, fn(&Scene), &'static str);
+    let moves: [Move; 6] = [
         ("a", |s| fs::write(s.original("a"), "theirs").unwrap(), "modified"),
         ("a", |s| fs::remove_file(s.original("a")).unwrap(), "deleted"),
         ("a", |s| fs::set_permissions(s.original("a"), fs::Permissions::from_mode(0o600)).unwrap(), "mode"),
@@ -189,7 +190,7 @@ fn each_way_the_original_can_move_is_a_conflict_of_its_own() {
         ("new/file", |s| fs::write(s.original("new"), "a file").unwrap(), "created in the original too"),
         ("dir/added", |s| fs::remove_dir_all(s.original("dir")).unwrap(), "directory is gone"),
     ];
-    for (path, move_original, reason) in touch_ups {
+    for (path, move_original, reason) in moves {
         let scene = Scene::new();
         let space = scene.workspace();
         space.write(&rel(path), b"from the sandbox").unwrap();

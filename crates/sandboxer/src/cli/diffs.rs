@@ -192,7 +192,7 @@ fn is_mere_directory(entry: &DiffEntry) -> bool {
 }
 
 fn counts(workspace: &Workspace, entry: &DiffEntry) -> Result<Counts, CliError> {
-    if entry.binary {
+    if entry.binary || is_huge(entry) {
         let size = |node: &Option<Node>| node.as_ref().map_or(0, |n| n.size);
         return Ok(Counts::Binary(size(&entry.old), size(&entry.new)));
     }
@@ -245,9 +245,32 @@ fn scaled(count: u64, most: u64) -> usize {
     length as usize
 }
 
-/// The patch of a difference of one workspace.
+/// Whether content is too large to be rendered for a person, or for `git apply` to hold in memory.
+fn is_huge(entry: &DiffEntry) -> bool {
+    let huge = |node: &Option<Node>| node.as_ref().is_some_and(|n| n.size > content::RENDER_LIMIT);
+    huge(&entry.old) || huge(&entry.new)
+}
+
+/// Why an entry has no place in a patch. One such entry must not make the rest unusable: `git apply` refuses a whole patch
+/// over a path below `.git`.
+fn left_out(entry: &DiffEntry) -> Option<String> {
+    if let Some(reason) = &entry.refused {
+        return Some(reason.clone());
+    }
+    if is_huge(entry) {
+        return Some(format!("it is larger than {}", output::size(content::RENDER_LIMIT)));
+    }
+    let inside_git = entry.path.components().any(|part| part.eq_ignore_ascii_case(b".git"));
+    inside_git.then(|| "git applies nothing below `.git`".to_owned())
+}
+
+/// The patch of a difference of one workspace; what is not in it is said.
 pub fn show_patch(ui: &mut Ui, of: &WorkspaceDiff) -> Result<(), CliError> {
     for entry in &of.entries {
+        if let Some(reason) = left_out(entry) {
+            ui.warn(format_args!("{} is not in the patch: {reason}", output::name(entry.path.as_bytes())));
+            continue;
+        }
         let rendered = render(&of.workspace, entry)?;
         if ui.is_raw() { ui.bytes(&rendered)? } else { show_patch_lines(ui, &rendered)? }
     }
@@ -257,7 +280,7 @@ pub fn show_patch(ui: &mut Ui, of: &WorkspaceDiff) -> Result<(), CliError> {
 /// The patch of a difference of one workspace, as bytes.
 pub fn patch_bytes(of: &WorkspaceDiff) -> Result<Vec<u8>, CliError> {
     let parts: Result<Vec<Vec<u8>>, CliError> =
-        of.entries.iter().map(|entry| render(&of.workspace, entry)).collect();
+        of.entries.iter().filter(|e| left_out(e).is_none()).map(|entry| render(&of.workspace, entry)).collect();
     Ok(parts?.concat())
 }
 
@@ -266,9 +289,6 @@ fn render(workspace: &Workspace, entry: &DiffEntry) -> Result<Vec<u8>, CliError>
         return Ok(text.clone().into_bytes());
     }
     let mut rendered = Vec::new();
-    if entry.refused.is_some() {
-        return Ok(rendered);
-    }
     let sides = load(workspace, entry)?;
     patch::render_entry(entry, sides.old.as_deref(), sides.new.as_deref(), &mut rendered)
         .map_err(CliError::output)?;
