@@ -9,6 +9,7 @@ strace:strace:kill at every syscall, failing syscalls
 mount:mount:everything on a loop mount or a tmpfs of its own
 mkfs.ext4:e2fsprogs:what needs ext4 on a loop mount
 mkfs.xfs:xfsprogs:copy_on_write with real reflinks
+xfs_io:xfsprogs:power cuts
 setpriv:util-linux:commands as another user
 taskset:util-linux:sweeps on one processor
 script:bsdutils:what run asks on a terminal
