@@ -115,6 +115,11 @@ fn clear(files: &CommitFiles) -> Result<()> {
     durable::remove(&files.prepared())?;
     if let Some(stage) = stage::noted(&files.note()) {
         stage::Stage::discard(&stage)?;
+        // On another filesystem its removal has to be durable before the note's: or it comes back after a power cut
+        // and nobody knows of it.
+        if let Some(parent) = stage.parent().filter(|parent| *parent != files.home() && parent.exists()) {
+            durable::sync_dir(parent)?;
+        }
     }
     durable::remove(&files.note())
 }
