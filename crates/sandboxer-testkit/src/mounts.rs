@@ -48,6 +48,17 @@ impl Mounted {
         self.attach()
     }
 
+    /// Writes everything to the image: what is there now survives a power cut.
+    pub fn settle(&self) {
+        run(Command::new("sync").arg("-f").arg(&self.point)).unwrap();
+    }
+
+    /// Cuts the power: whatever was not flushed is gone. Mounts the image again, which replays its journal.
+    pub fn power_cut(&self) -> Result<(), String> {
+        run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(&self.point))?;
+        self.while_unmounted(|_| ())
+    }
+
     fn mount(source: impl Fn(&Path) -> Result<Vec<String>, String>) -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("mounting needs root".to_owned());
@@ -113,7 +124,7 @@ mod tests {
             Err(reason) => return crate::skip(&reason),
         };
         let point = mounted.path().to_path_buf();
-        assert_eq!(mounts_below(&point), [point.clone()]);
+        assert_eq!(mounts_below(&point), std::slice::from_ref(&point));
         assert!(fs::write(point.join("too much"), vec![0; 2 << 20]).is_err());
         drop(mounted);
         assert!(mounts_below(&point).is_empty() && !point.exists());

@@ -174,3 +174,35 @@ pub(super) fn a_deleted_tree(fixture: &Fixture) {
     open.commit();
     assert_eq!(original(fixture, "dir/again"), "x\n");
 }
+
+/// D14: a process that holds a file open rewrites its own copy, not what was reviewed and committed.
+pub(super) fn a_held_file_cannot_change_it(fixture: &Fixture) {
+    use std::io::Write;
+    let open = fixture.open();
+    let mut held = fs::File::create(open.path("a.txt")).unwrap();
+    held.write_all(b"reviewed\n").unwrap();
+    open.commit();
+    held.write_all(b"after the review\n").unwrap();
+    held.sync_all().unwrap();
+    assert_eq!(original(fixture, "a.txt"), "reviewed\n");
+    open.assert_kinds(&[("a.txt", DiffKind::Modified)]);
+}
+
+/// D12: pipes and the like are told, refused, and in nobody's way.
+pub(super) fn special_files_are_refused(fixture: &Fixture) {
+    let open = fixture.open();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, open.path("pipe"), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    open.write("a.txt", "changed\n");
+    let diff = open.diff();
+    let pipe = diff.entries.iter().find(|e| e.path == rel("pipe")).unwrap();
+    assert!(pipe.refused.is_some(), "{pipe:?}");
+    let before = fixture.manifest();
+    match open.try_commit(&CommitRequest::default()) {
+        Err(Error::Uncommittable { entries }) => assert_eq!(entries[0].0, rel("pipe")),
+        other => panic!("a pipe was committed: {other:?}"),
+    }
+    fixture.assert_untouched(&before);
+    open.try_commit(&only(&["a.txt"])).unwrap();
+    assert_eq!(original(fixture, "a.txt"), "changed\n");
+}

@@ -132,6 +132,8 @@ macro_rules! with_conformance_cases {
                 the_result_is_what_diff_showed [isolates];
                 the_base_moves_on [isolates];
                 a_deleted_tree [isolates file_tree];
+                a_held_file_cannot_change_it [isolates file_tree];
+                special_files_are_refused [isolates file_tree select_paths];
             }
             conflicts {
                 an_edit [isolates];

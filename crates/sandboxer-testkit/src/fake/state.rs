@@ -12,13 +12,15 @@ use sandboxer_core::model::{
 use sandboxer_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
+/// What is at a path, if anything.
+type Content = Option<Vec<u8>>;
 type Contents = BTreeMap<RelPath, Vec<u8>>;
 
 /// A prepared commit: where, what was there, what is to be there.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Prepared {
     result: CommitResult,
-    steps: Vec<(RelPath, Option<Vec<u8>>, Option<Vec<u8>>)>,
+    steps: Vec<(RelPath, Content, Content)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -26,7 +28,7 @@ pub(super) struct State {
     resource: PathBuf,
     base: Contents,
     /// Content by path, `None` where it was deleted. Never the same as the base's.
-    changes: BTreeMap<RelPath, Option<Vec<u8>>>,
+    changes: BTreeMap<RelPath, Content>,
     checkpoints: BTreeMap<String, Contents>,
     pub(super) prepared: Option<Prepared>,
 }
