@@ -167,7 +167,9 @@ mod tests {
         assert_eq!(registry.get("deep").unwrap().origin, "overlay with other options");
         for name in ["deep", "overlay"] {
             let result = registry.open(name, &StrategyContext::quiet("/h"));
-            assert!(matches!(result, Err(Error::Unavailable { path, .. }) if path == std::path::Path::new("/h")));
+            assert!(
+                matches!(result, Err(Error::Unavailable { path, .. }) if path == std::path::Path::new("/h"))
+            );
         }
         let calls = calls.lock().unwrap();
         assert_eq!(*calls, [("deep".into(), options("depth", 9)), ("overlay".into(), options("depth", 1))]);

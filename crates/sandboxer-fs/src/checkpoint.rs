@@ -67,7 +67,8 @@ impl Checkpoints {
             let kept = Manifest::load(&path)?.below(manifest::ROOT, None)?;
             held.extend(kept.into_iter().filter_map(|(_, entry)| entry.hash.map(place_of)));
         }
-        let unfinished = files_in(&self.home).into_iter().filter(|p| p.extension().is_some_and(|x| x == "new"));
+        let unfinished =
+            files_in(&self.home).into_iter().filter(|p| p.extension().is_some_and(|x| x == "new"));
         let objects = self.home.join(OBJECTS);
         unfinished.chain(files_in(&objects)).try_for_each(remove)?;
         for shelf in dirs_in(&objects) {
@@ -171,7 +172,9 @@ impl Take<'_> {
         let dir = match (&task.path, self.comparison.copy.dir(task.path.as_ref())) {
             (_, Ok(dir)) => dir,
             // It went away since it was listed: an empty directory is as near as one gets.
-            (Some(_), Err(_)) => return self.manifest.append(&Chunk { id: task.id, own: Entry::default(), entries: vec![] }),
+            (Some(_), Err(_)) => {
+                return self.manifest.append(&Chunk { id: task.id, own: Entry::default(), entries: vec![] });
+            }
             (None, Err(e)) => return Err(e),
         };
         let known = self.known_chunks(&task)?;
@@ -304,7 +307,8 @@ impl Source for FromObjects {
         let (shelf, object) = place_of(hash);
         let from = self.objects.as_dir()?.dir(shelf.as_bytes()).map_err(|_| missing())?;
         let source = from.open_file(object.as_bytes()).map_err(|_| missing())?;
-        let stamp = crate::root::stamp_of_fd(&source).map_err(|e| Error::io("read", self.objects.path(), e))?;
+        let stamp =
+            crate::root::stamp_of_fd(&source).map_err(|e| Error::io("read", self.objects.path(), e))?;
         let target = copy::create_file(to, name, 0o600)?;
         let copied = copy::copy_steadily(&source, stamp, &target, Transfer::Prefer, &mut self.buffer)
             .map_err(|e| Error::io("bring back", path.as_path(), e))?;

@@ -78,7 +78,8 @@ pub fn clone_tree(job: &CloneJob<'_>) -> Result<CloneReport> {
     };
     job.progress.begin("copying", None);
     let first = vec![DirTask { path: None, id: manifest::ROOT }];
-    let done = pool::work(job.threads, first, Vec::new, |buffer, task, queue| shared.copy_dir(&task, queue, buffer));
+    let done =
+        pool::work(job.threads, first, Vec::new, |buffer, task, queue| shared.copy_dir(&task, queue, buffer));
     job.progress.end();
     done?;
     let report = CloneReport { entries: shared.entries.into_inner(), bytes: shared.bytes.into_inner() };
@@ -217,7 +218,9 @@ impl Shared<'_> {
     }
 
     fn copy_link(&self, from: &Dir, to: &Dir, name: Vec<u8>) -> Result<Entry> {
-        let base = from.stamp(&name)?.ok_or_else(|| Error::not_found("link", from.shown(&name).to_string_lossy()))?;
+        let base = from
+            .stamp(&name)?
+            .ok_or_else(|| Error::not_found("link", from.shown(&name).to_string_lossy()))?;
         let target = from.read_link(&name)?;
         let copy = make_link(to, &name, &target, &base)?;
         self.latest.fetch_max(copy.ctime, Ordering::Relaxed);
@@ -254,10 +257,17 @@ pub fn make_link(to: &Dir, name: &[u8], target: &[u8], like: &Stamp) -> Result<S
     let made = to.stamp(name)?.unwrap_or_default();
     if !made.same_owner(like) {
         // Without privilege the link stays ours, which means nothing for a link.
-        let _ = fs::chownat(to, name, Some(Uid::from_raw(like.uid)), Some(Gid::from_raw(like.gid)), AtFlags::SYMLINK_NOFOLLOW);
+        let _ = fs::chownat(
+            to,
+            name,
+            Some(Uid::from_raw(like.uid)),
+            Some(Gid::from_raw(like.gid)),
+            AtFlags::SYMLINK_NOFOLLOW,
+        );
     }
     let times = copy::timestamps(like.mtime);
-    fs::utimensat(to, name, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(|e| Error::io("set time of", shown(), e))?;
+    fs::utimensat(to, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+        .map_err(|e| Error::io("set time of", shown(), e))?;
     Ok(to.stamp(name)?.unwrap_or_default())
 }
 

@@ -44,7 +44,9 @@ fn load_side(at: &Path, path: &RelPath, node: Option<&Node>) -> Result<Option<Ve
 fn read_file(parent: &Dir, name: &[u8]) -> Result<Option<Vec<u8>>> {
     let fd = match parent.try_open(name, OFlags::RDONLY | OFlags::NONBLOCK, 0) {
         Ok(fd) => fd,
-        Err(rustix::io::Errno::NOENT | rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => return Ok(None),
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => {
+            return Ok(None);
+        }
         Err(e) => return Err(Error::io("open", parent.shown(name), e)),
     };
     let stamp = stamp_of_fd(&fd).map_err(|e| Error::io("examine", parent.shown(name), e))?;
@@ -72,7 +74,16 @@ mod tests {
     use sandboxer_core::model::DiffKind;
 
     fn node(node_type: NodeType) -> Option<Node> {
-        Some(Node { node_type, mode: 0o644, uid: 0, gid: 0, size: 0, digest: None, target: None, xattrs: None })
+        Some(Node {
+            node_type,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            digest: None,
+            target: None,
+            xattrs: None,
+        })
     }
 
     #[test]

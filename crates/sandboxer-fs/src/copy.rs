@@ -82,7 +82,10 @@ impl<'a> SourceFile<'a> {
         };
         let stamp = settled_stamp(&fd).map_err(|e| Error::io("examine", dir.shown(name), e))?;
         if !stamp.is_file() {
-            return Err(Error::refused(format!("{} is not a regular file any more", dir.shown(name).display())));
+            return Err(Error::refused(format!(
+                "{} is not a regular file any more",
+                dir.shown(name).display()
+            )));
         }
         Ok(Some(Self { fd, dir, name, stamp }))
     }
@@ -200,7 +203,8 @@ fn copy_bytes(
     let mut at = 0;
     let mut written = 0;
     'file: while at < stamp.size {
-        let (start, end) = if stamp.looks_sparse() { next_extent(source, at, stamp.size)? } else { (at, stamp.size) };
+        let (start, end) =
+            if stamp.looks_sparse() { next_extent(source, at, stamp.size)? } else { (at, stamp.size) };
         hasher.skip(start - at);
         at = start;
         while at < end {
@@ -332,4 +336,95 @@ pub fn wait_past(latest: i64) {
 fn coarse_now() -> i64 {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+    use crate::root::Root;
+
+    fn dir(path: &std::path::Path) -> Dir {
+        Root::open(path).unwrap().as_dir().unwrap()
+    }
+
+    #[test]
+    fn holes_stay_holes_and_content_stays_content() {
+        let temp = tempfile::tempdir().unwrap();
+        let source = File::create(temp.path().join("sparse")).unwrap();
+        source.write_all_at(b"begin", 0).unwrap();
+        source.write_all_at(b"middle", 5_000_000).unwrap();
+        source.set_len(20_000_000).unwrap();
+        let dir = dir(temp.path());
+        let copied = copy_file((&dir, b"sparse"), (&dir, b"copy"), Transfer::Bytes, &mut Vec::new()).unwrap();
+        assert!(copied.target.looks_sparse() && copied.target.size == 20_000_000, "{copied:?}");
+        let whole = std::fs::read(temp.path().join("sparse")).unwrap();
+        assert_eq!(std::fs::read(temp.path().join("copy")).unwrap(), whole);
+        assert_eq!(copied.hash, Some(ContentHash::of(&whole)));
+    }
+
+    #[test]
+    fn a_source_that_changed_under_the_copy_is_read_again() {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::write(temp.path().join("source"), "content").unwrap();
+        let dir = dir(temp.path());
+        let source = dir.open_file(b"source").unwrap();
+        let stale = Stamp { ctime: 1, size: 3, ..stamp_of_fd(&source).unwrap() };
+        let target = create_file(&dir, b"target", 0o600).unwrap();
+        let copied = copy_steadily(&source, stale, &target, Transfer::Prefer, &mut Vec::new()).unwrap();
+        assert!(copied.steady && copied.source.size == 7);
+        assert_eq!(std::fs::read(temp.path().join("target")).unwrap(), b"content");
+    }
+
+    #[test]
+    fn a_source_that_became_shorter_ends_where_it_ends() {
+        let file = tempfile::tempfile().unwrap();
+        (&file).write_all(b"short").unwrap();
+        assert_eq!(hash_fd(&file, 100, &mut Vec::new()).unwrap(), ContentHash::of(b"short"));
+    }
+
+    #[test]
+    fn filesystems_that_cannot_copy_between_them_are_read_and_written() {
+        let temp = tempfile::tempdir().unwrap();
+        let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else {
+            println!("SKIPPED: there is no second filesystem at /dev/shm");
+            return;
+        };
+        std::fs::write(temp.path().join("a"), "content").unwrap();
+        let (from, to) = (dir(temp.path()), dir(elsewhere.path()));
+        copy_file((&from, b"a"), (&to, b"a"), Transfer::Bytes, &mut Vec::new()).unwrap();
+        assert_eq!(std::fs::read(elsewhere.path().join("a")).unwrap(), b"content");
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_not_copied() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = dir(temp.path());
+        let pipe = rustix::fs::FileType::Fifo;
+        fs::mknodat(&dir, "pipe", pipe, Mode::RUSR, 0).unwrap();
+        let copy = |name: &[u8]| copy_file((&dir, name), (&dir, b"to"), Transfer::Bytes, &mut Vec::new());
+        assert!(matches!(copy(b"pipe"), Err(Error::Refused { .. })));
+        assert!(matches!(copy(b"missing"), Err(Error::Io { .. })));
+        std::os::unix::fs::symlink("a", temp.path().join("link")).unwrap();
+        assert!(matches!(copy(b"link"), Err(Error::Io { .. })));
+    }
+
+    #[test]
+    fn owner_and_mode_are_given_where_we_may() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = dir(temp.path());
+        let fd = create_file(&dir, b"file", 0o600).unwrap();
+        let meta = Meta { mode: 0o4755, uid: 1234, gid: 1234, mtime: 5_000_000_007, xattrs: Xattrs::new() };
+        let stamp = finish_file(&fd, &meta).unwrap();
+        assert_eq!(stamp.mtime, 5_000_000_007);
+        if rustix::process::geteuid().is_root() {
+            assert_eq!((stamp.uid, stamp.permissions()), (1234, 0o4755));
+        } else {
+            // Not given away, so it must not run as us for others.
+            assert_eq!(stamp.permissions(), 0o755);
+        }
+    }
 }

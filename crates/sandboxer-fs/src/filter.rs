@@ -89,9 +89,16 @@ fn compile(patterns: &[String]) -> Result<Option<GlobSet>> {
     for pattern in patterns {
         let trimmed = pattern.trim_end_matches('/');
         let anchored = trimmed.strip_prefix('/').map(str::to_owned);
-        let wide = anchored.unwrap_or_else(|| if trimmed.contains('/') { trimmed.to_owned() } else { format!("**/{trimmed}") });
+        let wide = anchored.unwrap_or_else(|| {
+            if trimmed.contains('/') { trimmed.to_owned() } else { format!("**/{trimmed}") }
+        });
         for glob in [wide.clone(), format!("{wide}/**")] {
-            set.add(GlobBuilder::new(&glob).literal_separator(true).build().map_err(|e| bad_pattern(pattern, &e))?);
+            set.add(
+                GlobBuilder::new(&glob)
+                    .literal_separator(true)
+                    .build()
+                    .map_err(|e| bad_pattern(pattern, &e))?,
+            );
         }
     }
     set.build().map(Some).map_err(|e| bad_pattern(&patterns.join(", "), &e))
@@ -111,7 +118,8 @@ mod tests {
 
     fn filter(include: &[&str], exclude: &[&str]) -> Filter {
         let own = |list: &[&str]| list.iter().map(|p| (*p).to_owned()).collect();
-        Filter::new(&Patterns { include: own(include), exclude: own(exclude), ..Patterns::default() }).unwrap()
+        Filter::new(&Patterns { include: own(include), exclude: own(exclude), ..Patterns::default() })
+            .unwrap()
     }
 
     fn rel(text: &str) -> RelPath {

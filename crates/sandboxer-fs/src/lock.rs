@@ -63,7 +63,13 @@ fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
     fs::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
 }
 
-fn lock(fd: OwnedFd, path: &Path, how: FlockOperation, deadline: Instant, cancel: &CancelFlag) -> Result<OwnedFd> {
+fn lock(
+    fd: OwnedFd,
+    path: &Path,
+    how: FlockOperation,
+    deadline: Instant,
+    cancel: &CancelFlag,
+) -> Result<OwnedFd> {
     loop {
         match fs::flock(&fd, how) {
             Ok(()) => return Ok(fd),
@@ -98,7 +104,8 @@ mod tests {
     #[test]
     fn nested_roots_exclude_each_other_and_neighbours_do_not() {
         let temp = tempfile::tempdir().unwrap();
-        let (repo, sub, other) = (temp.path().join("repo"), temp.path().join("repo/sub"), temp.path().join("other"));
+        let (repo, sub, other) =
+            (temp.path().join("repo"), temp.path().join("repo/sub"), temp.path().join("other"));
         std::fs::create_dir_all(&sub).unwrap();
         std::fs::create_dir(&other).unwrap();
         let held = take(&sub).unwrap();

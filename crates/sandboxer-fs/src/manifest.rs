@@ -212,7 +212,8 @@ impl Manifest {
 
     /// One directory.
     pub fn chunk(&self, id: DirId) -> Result<Chunk> {
-        let raw = self.raw(id).ok_or_else(|| Error::corrupt(&self.path, format!("directory {id} is missing")))?;
+        let raw =
+            self.raw(id).ok_or_else(|| Error::corrupt(&self.path, format!("directory {id} is missing")))?;
         postcard::from_bytes(raw).map_err(|e| Error::corrupt(&self.path, e.to_string()))
     }
 
@@ -392,7 +393,8 @@ impl<'a> Rewrite<'a> {
     fn drop_dir(&mut self, id: DirId) -> Result<()> {
         let mut waiting = vec![id];
         while let Some(id) = waiting.pop() {
-            let children = self.chunk(id)?.map(|c| c.entries.iter().filter_map(|e| e.child).collect::<Vec<_>>());
+            let children =
+                self.chunk(id)?.map(|c| c.entries.iter().filter_map(|e| e.child).collect::<Vec<_>>());
             waiting.extend(children.into_iter().flatten());
             self.chunks.insert(id, None);
         }

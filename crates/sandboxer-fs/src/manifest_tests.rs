@@ -6,7 +6,12 @@ const DIR: u32 = 0o040_755;
 
 fn entry(name: &str, mode: u32) -> Entry {
     let base = Stamp { ino: 1, mode, size: 5, ..Stamp::default() };
-    Entry { name: name.into(), base: Some(base), copy: Some(Stamp { ino: 2, ctime: 9, ..base }), ..Entry::default() }
+    Entry {
+        name: name.into(),
+        base: Some(base),
+        copy: Some(Stamp { ino: 2, ctime: 9, ..base }),
+        ..Entry::default()
+    }
 }
 
 fn link_to(name: &str, child: DirId) -> Entry {

@@ -126,9 +126,14 @@ mod tests {
 
     #[test]
     fn the_first_error_ends_the_work() {
-        let result = work(3, (0..1000).collect(), || (), |(), task: u32, _| {
-            if task == 500 { Err(Error::usage("stop")) } else { Ok(()) }
-        });
+        let result = work(
+            3,
+            (0..1000).collect(),
+            || (),
+            |(), task: u32, _| {
+                if task == 500 { Err(Error::usage("stop")) } else { Ok(()) }
+            },
+        );
         assert_eq!(result.unwrap_err().to_string(), "stop");
     }
 }

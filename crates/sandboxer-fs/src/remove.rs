@@ -76,9 +76,9 @@ fn remove_one(dir: &Dir, name: &[u8], top: &Dir, depth: usize) -> Result<()> {
 
 /// Moves a subtree right below the top, where it gets its turn: `empty` lists again until nothing is left.
 fn move_to_top(dir: &Dir, name: &[u8], top: &Dir) -> bool {
-    (0..10_000).map(|n| format!(".deep-{n}")).any(|free| {
-        fs::renameat_with(dir, name, top, free.as_bytes(), fs::RenameFlags::NOREPLACE).is_ok()
-    })
+    (0..10_000)
+        .map(|n| format!(".deep-{n}"))
+        .any(|free| fs::renameat_with(dir, name, top, free.as_bytes(), fs::RenameFlags::NOREPLACE).is_ok())
 }
 
 fn open_writable(dir: &Dir, name: &[u8]) -> Result<Dir> {

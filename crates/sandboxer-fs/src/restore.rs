@@ -77,7 +77,10 @@ fn identity(entry: &Entry) -> Option<(u64, i64)> {
 }
 
 /// Names that still are the files they were: what was linked to them is linked again.
-fn names_that_stay(all: &[Candidate], differing: &BTreeSet<RelPath>) -> BTreeMap<(u64, i64), (RelPath, Entry)> {
+fn names_that_stay(
+    all: &[Candidate],
+    differing: &BTreeSet<RelPath>,
+) -> BTreeMap<(u64, i64), (RelPath, Entry)> {
     let stays = |c: &Candidate| {
         let base = c.base.clone().filter(|_| !differing.contains(&c.path))?;
         let before = base.copy?;

@@ -52,7 +52,8 @@ impl Source for FromOriginal<'_> {
             entry.target = parent.read_link(path.name())?;
         } else {
             let dir = parent.dir(path.name())?;
-            entry.xattrs = xattrs::read(&dir).map_err(|e| Error::io("read attributes of", dir.shown_self(), e))?;
+            entry.xattrs =
+                xattrs::read(&dir).map_err(|e| Error::io("read attributes of", dir.shown_self(), e))?;
         }
         Ok(Some(entry))
     }

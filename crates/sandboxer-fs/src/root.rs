@@ -286,6 +286,15 @@ mod tests {
     }
 
     #[test]
+    fn other_filesystems_are_outside() {
+        let error = Root::open("/").unwrap().dir(Some(&rel("proc"))).unwrap_err();
+        assert!(
+            matches!(&error, Error::Refused { reason, .. } if reason.contains("mounted at /proc")),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn errors_name_the_path() {
         let temp = tempfile::tempdir().unwrap();
         let root = Root::open(temp.path()).unwrap();

@@ -100,7 +100,10 @@ impl Stamp {
 
     /// Whether type, mode, owner, size and mtime agree: all that survives a rename or a change of the link count.
     pub fn same_state(&self, other: &Stamp) -> bool {
-        self.mode == other.mode && self.same_owner(other) && self.size == other.size && self.mtime == other.mtime
+        self.mode == other.mode
+            && self.same_owner(other)
+            && self.size == other.size
+            && self.mtime == other.mtime
     }
 
     /// Whether the owner agrees.

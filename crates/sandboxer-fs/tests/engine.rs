@@ -195,7 +195,9 @@ fn each_way_the_original_can_move_is_a_conflict_of_its_own() {
         let space = scene.workspace();
         space.write(&rel(path), b"from the sandbox").unwrap();
         move_original(&scene);
-        let Err(Error::Conflict { conflicts }) = commit(&space) else { panic!("{path}: no conflict ({reason})") };
+        let Err(Error::Conflict { conflicts }) = commit(&space) else {
+            panic!("{path}: no conflict ({reason})")
+        };
         assert!(conflicts.iter().any(|c| c.reason.contains(reason)), "{path}: {conflicts:?}");
         assert!(!scene.home.join("commit.journal").exists() && !scene.home.join("stage").exists());
     }
@@ -256,7 +258,10 @@ fn a_new_commit_finishes_one_that_was_interrupted() {
     fs::write(scene.copy("dir/b"), "second").unwrap();
     space.prepare(&CommitRequest::default(), true).unwrap();
     space.finish().unwrap();
-    assert_eq!((text(&scene.original("a")), text(&scene.original("dir/b"))), ("first".into(), "second".into()));
+    assert_eq!(
+        (text(&scene.original("a")), text(&scene.original("dir/b"))),
+        ("first".into(), "second".into())
+    );
 }
 
 #[test]

@@ -9,17 +9,8 @@ use crate::model::{
 };
 
 /// The names of the nine methods, in order. A plugin is verified against this list.
-pub const METHODS: [&str; 9] = [
-    "create",
-    "read",
-    "write",
-    "diff",
-    "commit",
-    "rollback",
-    "checkpoint",
-    "restore_checkpoint",
-    "cleanup",
-];
+pub const METHODS: [&str; 9] =
+    ["create", "read", "write", "diff", "commit", "rollback", "checkpoint", "restore_checkpoint", "cleanup"];
 
 /// How a resource is isolated. Nine methods; there is no second, smaller protocol.
 ///
@@ -54,10 +45,18 @@ pub trait SandboxStrategy: Send + Sync {
 
     /// Keeps the present state under that name. A name that exists is replaced. Returns the path where it is kept, if
     /// it is a path, in the ref's terms: nothing else may be assumed about it.
-    fn checkpoint(&self, sandbox: &SandboxRef, checkpoint_id: &CheckpointId) -> Result<Option<std::path::PathBuf>>;
+    fn checkpoint(
+        &self,
+        sandbox: &SandboxRef,
+        checkpoint_id: &CheckpointId,
+    ) -> Result<Option<std::path::PathBuf>>;
 
     /// Brings that state back. The base stays as it is, so a diff afterwards tells the checkpoint from the base.
-    fn restore_checkpoint(&self, sandbox: &SandboxRef, checkpoint_id: &CheckpointId) -> Result<RollbackResult>;
+    fn restore_checkpoint(
+        &self,
+        sandbox: &SandboxRef,
+        checkpoint_id: &CheckpointId,
+    ) -> Result<RollbackResult>;
 
     /// Removes every trace of the sandbox but the resource. Idempotent, also after a partial `create` or `cleanup`.
     fn cleanup(&self, sandbox: &SandboxRef) -> Result<()>;

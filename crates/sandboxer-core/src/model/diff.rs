@@ -172,7 +172,8 @@ impl DiffView {
             chosen.insert(entry.path.clone());
             chosen.extend(ancestors(entry));
         }
-        let is_chosen = |e: &DiffEntry| chosen.contains(&e.path) && (e.is_selected(paths) || e.makes_directory());
+        let is_chosen =
+            |e: &DiffEntry| chosen.contains(&e.path) && (e.is_selected(paths) || e.makes_directory());
         Self::new(self.entries.into_iter().filter(is_chosen).collect())
     }
 

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::model::{
-    CheckpointId, CheckpointResult, CommitResult, DiffEntry, OpId, PlanId, Resource, RollbackResult, SandboxId, SandboxRef,
+    CheckpointId, CheckpointResult, CommitResult, DiffEntry, OpId, PlanId, Resource, RollbackResult,
+    SandboxId, SandboxRef,
 };
 
 /// Where a sandbox is in its life.

@@ -51,7 +51,11 @@ impl Store {
     }
 
     /// Runs a query; without a database there is nothing to find.
-    fn read<T: Default>(&self, step: &'static str, query: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+    fn read<T: Default>(
+        &self,
+        step: &'static str,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T> {
         match &*self.existing()? {
             Some(connection) => query(connection).map_err(|error| self.failed(step, error)),
             None => Ok(T::default()),
@@ -126,7 +130,9 @@ impl Store {
         if found > FORMAT {
             return Err(Error::NewerState { path: self.path.clone(), found, supported: FORMAT });
         }
-        if found == 0 && schema::has_tables(connection).map_err(|error| self.failed("read the schema", error))? {
+        if found == 0
+            && schema::has_tables(connection).map_err(|error| self.failed("read the schema", error))?
+        {
             return Err(self.corrupt("it is some other program's database"));
         }
         schema::migrate(connection, found).map_err(|error| self.failed("update the format", error))?;

@@ -144,7 +144,11 @@ fn validate(ty: &ResourceType, file: &Path) -> Result<()> {
         return Err(wrong(file, format!("{:?} is not a name for a resource type", ty.name), Some(hint)));
     }
     if !HANDLERS.contains(&ty.handler.as_str()) {
-        return Err(wrong(file, format!("no handler {:?}", ty.handler), yaml::nearest_word(&ty.handler, &HANDLERS)));
+        return Err(wrong(
+            file,
+            format!("no handler {:?}", ty.handler),
+            yaml::nearest_word(&ty.handler, &HANDLERS),
+        ));
     }
     if !ty.strategies.contains(&ty.default_strategy) {
         let message = format!("default_strategy {:?} is not among strategies", ty.default_strategy);

@@ -97,7 +97,12 @@ impl Run<'_> {
         let name = format!("{staged}-{}", String::from_utf8_lossy(path.name()));
         let to = Root::open(self.parking)?.as_dir()?;
         crate::remove_entry(&to, name.as_bytes())?;
-        copy_file((&stage.as_dir()?, staged.as_bytes()), (&to, name.as_bytes()), Transfer::Prefer, &mut Vec::new())?;
+        copy_file(
+            (&stage.as_dir()?, staged.as_bytes()),
+            (&to, name.as_bytes()),
+            Transfer::Prefer,
+            &mut Vec::new(),
+        )?;
         Ok(Some(self.parking.join(name)))
     }
 
@@ -186,7 +191,9 @@ impl Run<'_> {
         if now.is_file() && (now.size, now.mtime) != (old.size, old.mtime) {
             return Ok(Done::No("changed in the original after the commit began"));
         }
-        if now.node_type() != NodeType::Symlink && ![old.permissions(), dress.mode].contains(&now.permissions()) {
+        if now.node_type() != NodeType::Symlink
+            && ![old.permissions(), dress.mode].contains(&now.permissions())
+        {
             return Ok(Done::No("given another mode in the original after the commit began"));
         }
         let step = |e| Error::io("set attributes of", self.original.shown(path), e);
@@ -233,7 +240,9 @@ fn is_new(now: &Stamp, new: &Stamp) -> bool {
 fn remove_dir(parent: &Dir, name: &[u8]) -> Result<Done> {
     match fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(Done::Yes),
-        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(Done::No("holds entries in the original that the sandbox does not know")),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => {
+            Ok(Done::No("holds entries in the original that the sandbox does not know"))
+        }
         Err(e) => Err(Error::io("remove directory", parent.shown(name), e)),
     }
 }
@@ -242,12 +251,21 @@ fn remove_dir(parent: &Dir, name: &[u8]) -> Result<Done> {
 fn sync_parents(journal: &Journal, original: &Root) -> Result<()> {
     let parents: BTreeSet<_> = journal.steps.iter().map(|s| s.path().parent()).collect();
     let threads = SYNC_THREADS.min(parents.len()).max(1);
-    pool::work(threads, parents.into_iter().collect(), || (), |(), parent, _| {
-        let dir = match &parent {
-            None => Some(original.as_dir()?),
-            Some(path) => original.open_dir(path).ok(),
-        };
-        dir.map_or(Ok(()), |dir| dir.sync())
-    })?;
+    pool::work(
+        threads,
+        parents.into_iter().collect(),
+        || (),
+        |(), parent, _| {
+            let dir = match &parent {
+                None => Some(original.as_dir()?),
+                Some(path) => original.open_dir(path).ok(),
+            };
+            dir.map_or(Ok(()), |dir| dir.sync())
+        },
+    )?;
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;

@@ -73,7 +73,13 @@ fn build(job: &Prepare<'_>, deltas: Vec<Delta>, links: &Links, stage: &Stage) ->
     job.comparison.cancel.check()?;
     let steps = Steps::of(&deltas, &stamps, &present, &notices).in_order();
     let notices = notices.into_iter().flat_map(|n| n.notices).collect();
-    Ok(Journal { stage: stage.root.path().to_path_buf(), digest: view.digest, steps, entries: view.entries, notices })
+    Ok(Journal {
+        stage: stage.root.path().to_path_buf(),
+        digest: view.digest,
+        steps,
+        entries: view.entries,
+        notices,
+    })
 }
 
 /// What of an entry is committed, decided once.
@@ -174,7 +180,13 @@ fn plan(deltas: &[Delta], links: &Links) -> Vec<How> {
 }
 
 /// Stages one entry as a new inode and tells what it was made from.
-fn stage_new(copy: &Root, delta: &Delta, stage: &Root, at: usize, buffer: &mut Vec<u8>) -> Result<(Seen, Stamp)> {
+fn stage_new(
+    copy: &Root,
+    delta: &Delta,
+    stage: &Root,
+    at: usize,
+    buffer: &mut Vec<u8>,
+) -> Result<(Seen, Stamp)> {
     let name = at.to_string();
     let to = stage.as_dir()?;
     let Some(seen) = delta.now.clone() else { return Err(changed(copy, &delta.entry.path)) };
@@ -192,7 +204,13 @@ fn stage_new(copy: &Root, delta: &Delta, stage: &Root, at: usize, buffer: &mut V
     }
 }
 
-fn stage_file(copy: &Root, delta: &Delta, stage: &Root, name: &str, buffer: &mut Vec<u8>) -> Result<(Seen, Stamp)> {
+fn stage_file(
+    copy: &Root,
+    delta: &Delta,
+    stage: &Root,
+    name: &str,
+    buffer: &mut Vec<u8>,
+) -> Result<(Seen, Stamp)> {
     let path = &delta.entry.path;
     let read = |e| Error::io("read", copy.shown(path), e);
     let source = copy.parent_of(path)?.open_file(path.name())?;
@@ -315,7 +333,15 @@ impl Steps {
         self.places.push(Step::Place { path, staged: at.to_string(), old, new, entry });
     }
 
-    fn dress(&mut self, path: RelPath, old: Stamp, entry: Entry, delta: &Delta, seen: &Seen, allowed: &Allowed) {
+    fn dress(
+        &mut self,
+        path: RelPath,
+        old: Stamp,
+        entry: Entry,
+        delta: &Delta,
+        seen: &Seen,
+        allowed: &Allowed,
+    ) {
         let changed = delta.base.as_ref().and_then(|b| b.copy).is_some_and(|c| !c.same_owner(&seen.stamp));
         let dress = Dress {
             mode: allowed.mode,

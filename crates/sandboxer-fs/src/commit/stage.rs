@@ -65,7 +65,10 @@ fn make(path: &Path, note: &Path) -> Result<Stage> {
     durable::write(note, path.as_os_str().as_bytes())?;
     // Left over from a commit that was killed before its journal was there.
     crate::remove_tree(path)?;
-    std::fs::DirBuilder::new().mode(0o700).create(path).map_err(|e| Error::io("create directory", path, e))?;
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(path)
+        .map_err(|e| Error::io("create directory", path, e))?;
     Ok(Stage { root: Root::open(path)? })
 }
 
@@ -80,4 +83,35 @@ pub fn noted(note: &Path) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStringExt;
     let bytes = std::fs::read(note).ok()?;
     Some(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filesystem_that_cannot_be_staged_on_is_refused_with_every_reason() {
+        let temp = tempfile::tempdir().unwrap();
+        let original = Root::open("/proc/sys").unwrap();
+        let error = Stage::create(&original, temp.path(), &temp.path().join("note")).err().unwrap();
+        let text = error.to_string();
+        assert!(text.contains("another filesystem") && text.contains("nothing was changed"), "{text}");
+    }
+
+    #[test]
+    fn a_workspace_elsewhere_stages_beside_the_original() {
+        let temp = tempfile::tempdir().unwrap();
+        let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else {
+            println!("SKIPPED: there is no second filesystem at /dev/shm");
+            return;
+        };
+        let original = temp.path().join("original");
+        std::fs::create_dir(&original).unwrap();
+        let note = elsewhere.path().join("note");
+        let stage = Stage::create(&Root::open(&original).unwrap(), elsewhere.path(), &note).unwrap();
+        assert_eq!(stage.root.path().parent(), Some(temp.path()));
+        assert_eq!(noted(&note).as_deref(), Some(stage.root.path()));
+        Stage::discard(stage.root.path()).unwrap();
+        assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1);
+    }
 }

@@ -18,7 +18,11 @@ const BATCH: usize = 64;
 const HEAD: usize = 8000;
 
 /// Turns candidates into differences, dropping those that are the same after all.
-pub fn describe_all(comparison: &Comparison<'_>, candidates: Vec<Candidate>, links: &Links) -> Result<Vec<Delta>> {
+pub fn describe_all(
+    comparison: &Comparison<'_>,
+    candidates: Vec<Candidate>,
+    links: &Links,
+) -> Result<Vec<Delta>> {
     let threads = comparison.threads.min(candidates.len().div_ceil(BATCH)).max(1);
     let mut batches = Vec::new();
     let mut rest = candidates.into_iter().peekable();

@@ -26,8 +26,17 @@ const RUN_BY_THEMSELVES: &[&str] = &[
     "build.rs",
 ];
 
-const DIRECTORIES_OF_SUCH: &[&str] =
-    &[".git", ".husky", ".vscode", ".idea", ".devcontainer", ".claude", ".cursor", ".github/workflows", ".cargo"];
+const DIRECTORIES_OF_SUCH: &[&str] = &[
+    ".git",
+    ".husky",
+    ".vscode",
+    ".idea",
+    ".devcontainer",
+    ".claude",
+    ".cursor",
+    ".github/workflows",
+    ".cargo",
+];
 
 /// The flags of an entry as it is now.
 pub fn flags_of(path: &RelPath, now: Option<&Seen>) -> Vec<String> {
@@ -97,7 +106,8 @@ mod tests {
         let mut capable = seen(0o100_755, "");
         capable.xattrs.insert(CAPABILITY.to_vec(), vec![1]);
         assert_eq!(flags_of(&rel("a"), Some(&capable)), ["file capabilities"]);
-        for path in [".envrc", "sub/.git/hooks/pre-commit", ".vscode/tasks.json", ".github/workflows/ci.yml"] {
+        for path in [".envrc", "sub/.git/hooks/pre-commit", ".vscode/tasks.json", ".github/workflows/ci.yml"]
+        {
             assert_eq!(flags_of(&rel(path), Some(&seen(0o100_644, ""))), ["runs by itself"], "{path}");
         }
         assert!(flags_of(&rel("src/main.rs"), Some(&seen(0o100_644, ""))).is_empty());
@@ -106,9 +116,13 @@ mod tests {
 
     #[test]
     fn links_out_of_the_tree_are_flagged() {
-        for (path, target, leaves) in
-            [("l", "/etc", true), ("l", "../x", true), ("d/l", "../x", false), ("d/l", "../../x", true), ("l", "a/../b", false)]
-        {
+        for (path, target, leaves) in [
+            ("l", "/etc", true),
+            ("l", "../x", true),
+            ("d/l", "../x", false),
+            ("d/l", "../../x", true),
+            ("l", "a/../b", false),
+        ] {
             let flags = flags_of(&rel(path), Some(&seen(0o120_777, target)));
             assert_eq!(!flags.is_empty(), leaves, "{path} -> {target}");
         }

@@ -125,7 +125,13 @@ impl Walker<'_> {
     }
 
     /// Both lists are sorted: one pass tells what came, what went and what stayed.
-    fn match_names(&mut self, task: &DirTask, dir: &Dir, listed: Vec<Listed>, base: Vec<Entry>) -> Result<()> {
+    fn match_names(
+        &mut self,
+        task: &DirTask,
+        dir: &Dir,
+        listed: Vec<Listed>,
+        base: Vec<Entry>,
+    ) -> Result<()> {
         let mut base = base.into_iter().peekable();
         for now in listed {
             while let Some(gone) = base.next_if(|b| b.name < now.name) {

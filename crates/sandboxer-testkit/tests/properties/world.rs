@@ -127,7 +127,9 @@ impl World {
 
     /// Where the original has moved the base's content may be gone, so only rollbacks away from there are tried.
     pub fn rollback(&mut self, below: Option<&str>) {
-        let changes = changed(&self.base, &self.mine.flat());
+        let mut changes = changed(&self.base, &self.mine.flat());
+        // A touch of a file whose base content is gone cannot be told from an edit, and is shown as one.
+        changes.extend(self.strategy.diff(&self.sandbox).unwrap().entries.iter().flat_map(paths_of));
         if changes.iter().any(|path| self.moved.iter().any(|m| related(m, path))) {
             return;
         }
