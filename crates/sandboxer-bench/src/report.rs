@@ -61,7 +61,8 @@ impl Row {
 
     /// A row without a number.
     pub fn without(row: &str, goal: Option<f64>, unit: &'static str, why: &Failure) -> Self {
-        let note = why.to_string();
+        // A table's row is one line, whatever a failing command said.
+        let note = why.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
         Self { row: row.to_owned(), ratio: None, goal, unit, ours: None, theirs: None, rounds: 0, note }
     }
 
@@ -193,7 +194,8 @@ mod tests {
     #[test]
     fn only_a_failed_row_counts_as_failed() {
         let without = |why: Failure| Row::without("r", None, "ms", &why);
-        assert!(without(Failure::new("broken")).has_failed());
+        let broken = without(Failure::new("broken:\n  {}\n"));
+        assert!(broken.has_failed() && broken.note == "failed: broken: {}");
         assert!(!without(Failure::Skipped("no root".to_owned())).has_failed());
         assert!(!Row::timed("r", None, &sides(1, 1)).has_failed());
     }
