@@ -28,8 +28,7 @@ fn d16_a_huge_sparse_file_stays_sparse() {
     let file = OpenOptions::new().write(true).open(bench.tree("huge")).unwrap();
     file.write_all_at(b"another island", HUGE / 2).unwrap();
     assert_eq!(bench.run("diff", &["--exit-code"]).status.code(), Some(1));
-    let patch = bench.run("diff", &["--patch"]);
-    assert!(matches!(patch.status.code(), Some(0 | 5)), "shown or refused, but bounded: {}", told(&patch));
+    bench.ok("diff", &["--patch"]);
     bench.ok("checkpoint", &["one"]);
     bench.ok("commit", &[]);
     let committed = bench.resource.join("huge");
