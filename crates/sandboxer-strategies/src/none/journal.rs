@@ -1,6 +1,6 @@
 //! The log of what was written straight through, with what was there before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use rustix::fs;
@@ -26,6 +26,13 @@ struct Record {
     after: ContentHash,
 }
 
+/// Beside the log of a single file: its name. Looking at the resource each time would take a directory that is gone
+/// for a file that is yet to be made, and its neighbours for its content.
+const ONLY: &str = "only";
+
+/// Stands in a mark instead of a number: some of the writes before it have been undone.
+const SPOILED: &str = "undone";
+
 /// The log of one sandbox.
 pub struct WriteLog {
     home: PathBuf,
@@ -34,25 +41,39 @@ pub struct WriteLog {
     only: Option<RelPath>,
 }
 
-/// A path's writes folded into one: what was there first, what went through last.
+/// A path's writes folded into one: what was there first, what may have gone through since.
 struct Folded {
     first: u64,
     existed: bool,
     made_dirs: Vec<RelPath>,
-    after: ContentHash,
+    /// Of every write, not of the last alone: that one may have been recorded and then failed.
+    after: Vec<ContentHash>,
+}
+
+impl Folded {
+    /// Whether this is what went through, and not what somebody else has put in its place.
+    fn wrote(&self, present: Option<&Vec<u8>>) -> bool {
+        present.is_some_and(|content| self.after.contains(&ContentHash::of(content)))
+    }
 }
 
 impl WriteLog {
+    /// Begins the log of writes to `resource` in the existing directory `home`.
+    pub fn create(home: &Path, resource: &Path) -> Result<Self> {
+        use std::os::unix::ffi::OsStrExt;
+        if let (false, Some(name)) = (resource.is_dir(), resource.file_name()) {
+            durable::write(&home.join(ONLY), name.as_bytes())?;
+        }
+        for dir in ["writes", "marks"].map(|d| home.join(d)) {
+            std::fs::create_dir(&dir).map_err(|e| Error::io("create directory", &dir, e))?;
+        }
+        Self::open(home, resource)
+    }
+
     /// The log kept at `home` of writes to `resource`.
     pub fn open(home: &Path, resource: &Path) -> Result<Self> {
-        use std::os::unix::ffi::OsStrExt;
-        for dir in ["writes", "marks"].map(|d| home.join(d)) {
-            std::fs::create_dir_all(&dir).map_err(|e| Error::io("create directory", &dir, e))?;
-        }
-        let (root, only) = match (resource.is_dir(), resource.parent(), resource.file_name()) {
-            (false, Some(parent), Some(name)) => (parent, Some(RelPath::single(name.as_bytes())?)),
-            _ => (resource, None),
-        };
+        let only = single_name(home)?;
+        let root = resource.parent().filter(|_| only.is_some()).unwrap_or(resource);
         Ok(Self { home: home.to_path_buf(), root: Root::open(root)?, only })
     }
 
@@ -64,7 +85,9 @@ impl WriteLog {
     /// Refuses the neighbours of a single file.
     pub fn check_inside(&self, path: &RelPath) -> Result<()> {
         match &self.only {
-            Some(only) if only != path => Err(Error::refused(format!("{path} is not part of this workspace"))),
+            Some(only) if only != path => {
+                Err(Error::refused(format!("{path} is not part of this workspace")))
+            }
             _ => Ok(()),
         }
     }
@@ -149,7 +172,9 @@ impl WriteLog {
     fn record(&self, number: u64) -> Result<Option<Record>> {
         let path = self.place(number).join("record.json");
         match std::fs::read(&path) {
-            Ok(json) => serde_json::from_slice(&json).map(Some).map_err(|e| Error::corrupt(&path, e.to_string())),
+            Ok(json) => {
+                serde_json::from_slice(&json).map(Some).map_err(|e| Error::corrupt(&path, e.to_string()))
+            }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(Error::io("read", &path, e)),
         }
@@ -161,8 +186,8 @@ impl WriteLog {
         for number in self.numbers()?.into_iter().filter(|n| *n > since && *n > self.floor()) {
             let Some(record) = self.record(number)? else { continue };
             let Record { path, existed, made_dirs, after } = record;
-            let fresh = Folded { first: number, existed, made_dirs, after };
-            folded.entry(path).and_modify(|f| f.after = after).or_insert(fresh);
+            let fresh = Folded { first: number, existed, made_dirs, after: Vec::new() };
+            folded.entry(path).or_insert(fresh).after.push(after);
         }
         Ok(folded)
     }
@@ -195,7 +220,13 @@ impl WriteLog {
         Ok(DiffView::new(entries))
     }
 
-    fn entry(&self, path: RelPath, folded: &Folded, old: Option<Vec<u8>>, new: Option<Vec<u8>>) -> Result<DiffEntry> {
+    fn entry(
+        &self,
+        path: RelPath,
+        folded: &Folded,
+        old: Option<Vec<u8>>,
+        new: Option<Vec<u8>>,
+    ) -> Result<DiffEntry> {
         let kind = match (&old, &new) {
             (None, _) => DiffKind::Created,
             (Some(_), None) => DiffKind::Deleted,
@@ -216,7 +247,7 @@ impl WriteLog {
         (entry.old, entry.new) = (old.as_ref().map(node), new.as_ref().map(node));
         entry.binary = new.as_ref().or(old.as_ref()).is_some_and(|c| patch::is_binary(c));
         // Somebody else wrote over it: a rollback would refuse.
-        entry.moved = new.as_ref().map(|c| ContentHash::of(c)) != Some(folded.after);
+        entry.moved = !folded.wrote(new.as_ref());
         let mut text = Vec::new();
         patch::render_entry(&entry, old.as_deref(), new.as_deref(), &mut text)
             .map_err(|e| Error::io("render", entry.path.as_path(), e))?;
@@ -238,10 +269,12 @@ impl WriteLog {
         let mut folded = self.folded(since)?;
         folded.retain(|path, _| in_scope(path));
         self.refuse_overwritten(&folded)?;
+        self.spoil_marks(folded.values().map(|write| write.first).min())?;
         let mut count = 0;
         for (path, write) in &folded {
             count += u64::from(self.undo_one(path, write)?);
         }
+        self.remove_empty(folded.values().flat_map(|write| &write.made_dirs).collect());
         self.forget(since, in_scope)?;
         Ok(count)
     }
@@ -250,8 +283,7 @@ impl WriteLog {
         let mut conflicts = Vec::new();
         for (path, write) in folded {
             let present = self.present(path)?;
-            let ours = present.as_ref().map(|c| ContentHash::of(c)) == Some(write.after);
-            if !ours && present != self.old_content(write)? {
+            if !write.wrote(present.as_ref()) && present != self.old_content(write)? {
                 let reason = "changed by somebody else since it was written through this sandbox".to_owned();
                 conflicts.push(Conflict { path: path.clone(), reason, parked: None });
             }
@@ -274,19 +306,16 @@ impl WriteLog {
                 .map_err(|e| Error::io("put back", self.root.shown(path), e))?;
         } else {
             parent.remove(path.name(), false)?;
-            self.remove_empty(&write.made_dirs);
         }
         parent.sync()?;
         Ok(true)
     }
 
-    /// Directories that a write made, deepest first, as long as nobody else has put something into them.
-    fn remove_empty(&self, dirs: &[RelPath]) {
-        for dir in dirs {
-            let removed = self.root.parent_of(dir).and_then(|parent| parent.remove(dir.name(), true));
-            if removed.is_err() {
-                return;
-            }
+    /// Directories that writes made, deepest first, where nobody else has put something into them.
+    fn remove_empty(&self, dirs: BTreeSet<&RelPath>) {
+        for dir in dirs.into_iter().rev() {
+            // What is not empty, or gone already, stays as it is.
+            let _ = self.root.parent_of(dir).and_then(|parent| parent.remove(dir.name(), true));
         }
     }
 
@@ -307,6 +336,21 @@ impl WriteLog {
         Ok(self.home.join("marks").join(name))
     }
 
+    /// Marks that cover write number `first` cannot be brought back once it is undone: nothing of it is kept. Its number
+    /// may be given to another write, too.
+    fn spoil_marks(&self, first: Option<u64>) -> Result<()> {
+        let Some(first) = first else { return Ok(()) };
+        let marks = self.home.join("marks");
+        let listed = std::fs::read_dir(&marks).map_err(|e| Error::io("list directory", &marks, e))?;
+        for path in listed.flatten().map(|entry| entry.path()) {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            if text.trim().parse::<u64>().is_ok_and(|number| number >= first) {
+                durable::write(&path, SPOILED.as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Remembers how far the log goes.
     pub fn mark(&self, name: &str) -> Result<PathBuf> {
         let path = self.mark_path(name)?;
@@ -320,9 +364,14 @@ impl WriteLog {
         let path = self.mark_path(name)?;
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(Error::not_found("checkpoint", name)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::not_found("checkpoint", name));
+            }
             Err(e) => return Err(Error::io("read", &path, e)),
         };
+        if text == SPOILED {
+            return Err(Error::refused(format!("what was written before checkpoint {name} has been undone")));
+        }
         let number = text.trim().parse().map_err(|_| Error::corrupt(&path, "it is no number"))?;
         if number < self.floor() {
             return Err(Error::refused(format!("what was written since checkpoint {name} was committed")));
@@ -330,3 +379,18 @@ impl WriteLog {
         Ok(number)
     }
 }
+
+/// The name of the one file that the log at `home` is about, if it is about one.
+fn single_name(home: &Path) -> Result<Option<RelPath>> {
+    let path = home.join(ONLY);
+    match std::fs::read(&path) {
+        Ok(name) => Ok(Some(RelPath::single(&name)?)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::io("read", path, e)),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+#[path = "journal_tests.rs"]
+mod tests;

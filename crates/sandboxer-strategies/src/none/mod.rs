@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use sandboxer_core::contract::{Capabilities, SandboxStrategy};
 use sandboxer_core::model::{
-    Change, CheckpointId, CommitRequest, CommitResult, DiffView, Phase, PlanId, RelPath, Resource, RollbackResult,
-    SandboxRef,
+    Change, CheckpointId, CommitRequest, CommitResult, DiffView, Phase, PlanId, RelPath, Resource,
+    RollbackResult, SandboxRef,
 };
 use sandboxer_core::registry::{StrategyContext, StrategyEntry, StrategyOptions};
 use sandboxer_core::{Error, Result};
@@ -62,14 +62,12 @@ impl NoIsolation {
     fn open(&self, sandbox: &SandboxRef) -> Result<WriteLog> {
         let missing = || Error::corrupt(sandbox.resource_id.as_str(), "its ref has no directory");
         let home = sandbox.text("dir").map(PathBuf::from).ok_or_else(missing)?;
-        let resource = sandbox.sandbox_path().ok_or_else(missing)?;
-        WriteLog::open(&home, &resource)
+        WriteLog::open(&home, &resource_of(sandbox)?)
     }
 
     fn lock(&self, sandbox: &SandboxRef) -> Result<ResourceLock> {
         let means = self.options.means(&self.context);
-        let resource = sandbox.sandbox_path().unwrap_or_default();
-        ResourceLock::acquire(&resource, means.lock_wait, &means.cancel)
+        ResourceLock::acquire(&resource_of(sandbox)?, means.lock_wait, &means.cancel)
     }
 
     fn unsupported(&self, what: &'static str) -> Error {
@@ -83,7 +81,7 @@ impl SandboxStrategy for NoIsolation {
         scratch::require(resource.path())?;
         let root = scratch::in_state(&self.context.home);
         let new = NewWorkspace::create(&self.context.home, &root, plan_id, resource)?;
-        WriteLog::open(new.path(), resource.path())?;
+        WriteLog::create(new.path(), resource.path())?;
         let home = new.keep();
         Ok(SandboxRef::new(plan_id.clone(), resource.id.clone(), &self.name)
             .with_path("path", resource.path())
@@ -133,7 +131,11 @@ impl SandboxStrategy for NoIsolation {
         self.open(sandbox)?.mark(checkpoint_id.as_str()).map(Some)
     }
 
-    fn restore_checkpoint(&self, sandbox: &SandboxRef, checkpoint_id: &CheckpointId) -> Result<RollbackResult> {
+    fn restore_checkpoint(
+        &self,
+        sandbox: &SandboxRef,
+        checkpoint_id: &CheckpointId,
+    ) -> Result<RollbackResult> {
         let _lock = self.lock(sandbox)?;
         let log = self.open(sandbox)?;
         let count = log.undo(log.marked(checkpoint_id.as_str())?, &[])?;
@@ -150,6 +152,11 @@ impl SandboxStrategy for NoIsolation {
     }
 }
 
+fn resource_of(sandbox: &SandboxRef) -> Result<PathBuf> {
+    let missing = || Error::corrupt(sandbox.resource_id.as_str(), "its ref does not say where it is");
+    sandbox.sandbox_path().ok_or_else(missing)
+}
+
 fn read_below(root: &Root, path: &RelPath) -> Result<Vec<u8>> {
     let not_found = || Error::not_found("file", path.to_string());
     let parent = root.find_parent(path)?.ok_or_else(not_found)?;
@@ -157,3 +164,7 @@ fn read_below(root: &Root, path: &RelPath) -> Result<Vec<u8>> {
     let size = stamp_of_fd(&fd).map_err(|e| Error::io("examine", root.shown(path), e))?.size;
     read_all(fd, size).map_err(|e| Error::io("read", root.shown(path), e))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
