@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use sandboxer_core::contract::{Capabilities, SandboxStrategy};
 use sandboxer_core::model::{
-    Change, CheckpointId, CommitRequest, CommitResult, DiffView, Phase, PlanId, RelPath, Resource, RollbackResult,
-    SandboxRef,
+    Change, CheckpointId, CommitRequest, CommitResult, DiffView, Phase, PlanId, RelPath, Resource,
+    RollbackResult, SandboxRef,
 };
 use sandboxer_core::registry::{StrategyContext, StrategyOptions};
 use sandboxer_core::{Error, Result};
@@ -81,7 +81,14 @@ impl CopyStrategy {
         Err(reason)
     }
 
-    fn make(&self, plan: &PlanId, resource: &Resource, root: &Path, spec: Spec, name: &str) -> Result<SandboxRef> {
+    fn make(
+        &self,
+        plan: &PlanId,
+        resource: &Resource,
+        root: &Path,
+        spec: Spec,
+        name: &str,
+    ) -> Result<SandboxRef> {
         let new = NewWorkspace::create(&self.context.home, root, plan, resource)?;
         let (space, _) = Workspace::create(new.path(), spec, self.options.means(&self.context))?;
         let path = space.path();
@@ -127,8 +134,9 @@ fn home_of(sandbox: &SandboxRef) -> Result<PathBuf> {
     dir.ok_or_else(|| Error::corrupt(sandbox.resource_id.as_str(), "its ref has no directory"))
 }
 
-/// What of the filesystem a resource is: a directory, or one name in its parent.
-fn spec_of(resource: &Resource, mut patterns: Patterns, home: &Path) -> Result<Spec> {
+/// What of the filesystem a resource is: a directory, or one name in its parent. Of `ours`, what lies inside is left out:
+/// a workspace would be copied into itself.
+fn spec_of(resource: &Resource, mut patterns: Patterns, ours: &[PathBuf]) -> Result<Spec> {
     use std::os::unix::ffi::OsStrExt;
     let path = resource.path();
     scratch::require(path)?;
@@ -140,10 +148,10 @@ fn spec_of(resource: &Resource, mut patterns: Patterns, home: &Path) -> Result<S
         }
         _ => return Err(Error::not_found("resource", resource.location.clone())),
     };
-    if let Ok(inside) = home.strip_prefix(&original)
-        && !inside.as_os_str().is_empty()
-    {
-        patterns.skip.push(RelPath::parse(inside)?);
+    for inside in ours.iter().filter_map(|dir| dir.strip_prefix(&original).ok()) {
+        if !inside.as_os_str().is_empty() {
+            patterns.skip.push(RelPath::parse(inside)?);
+        }
     }
     Ok(Spec { original, patterns, reflink: false })
 }
@@ -155,8 +163,12 @@ fn no_fallback(resource: &Resource) -> bool {
 impl SandboxStrategy for CopyStrategy {
     fn create(&self, plan_id: &PlanId, resource: &Resource) -> Result<SandboxRef> {
         let patterns = self.options.patterns(resource);
-        let spec = spec_of(resource, patterns, &self.context.home)?;
         let plain = self.options.scratch.clone().unwrap_or_else(|| scratch::in_state(&self.context.home));
+        let ours = [self.context.home.clone(), scratch::in_state(&self.context.home), plain.clone()];
+        let spec = spec_of(resource, patterns, &ours)?;
+        if spec.patterns.only.is_none() && plain == spec.original {
+            return Err(Error::usage(format!("the scratch directory {} is the resource itself", plain.display())));
+        }
         if self.mode == Mode::Bytes {
             return self.make(plan_id, resource, &plain, spec, &self.name);
         }
@@ -208,7 +220,11 @@ impl SandboxStrategy for CopyStrategy {
         self.open(sandbox)?.checkpoint(checkpoint_id.as_str()).map(Some)
     }
 
-    fn restore_checkpoint(&self, sandbox: &SandboxRef, checkpoint_id: &CheckpointId) -> Result<RollbackResult> {
+    fn restore_checkpoint(
+        &self,
+        sandbox: &SandboxRef,
+        checkpoint_id: &CheckpointId,
+    ) -> Result<RollbackResult> {
         let restored = self.open(sandbox)?.restore(checkpoint_id.as_str())?;
         let done = format!("restored checkpoint {checkpoint_id}");
         Ok(rollback_result(Some(checkpoint_id.clone()), &restored, &done))
@@ -219,7 +235,11 @@ impl SandboxStrategy for CopyStrategy {
         if home.exists() {
             // A stage on another filesystem goes with the workspace. A decided commit is finished first.
             if let Ok(space) = Workspace::open(&home, self.options.means(&self.context)) {
-                space.abort().or_else(|_| self.finish(&space, &home).map(drop))?;
+                match space.abort() {
+                    Err(Error::Refused { .. }) => drop(self.finish(&space, &home)?),
+                    // Any other failure must not end in a commit of what was only prepared.
+                    aborted => aborted?,
+                }
             }
         }
         drop(self.let_go(&home));
@@ -238,3 +258,8 @@ fn rollback_result(checkpoint_id: Option<CheckpointId>, restored: &Restored, don
     }
     RollbackResult { success: true, checkpoint_id, restored_files: restored.count, message }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+#[path = "copies_tests.rs"]
+mod tests;
