@@ -13,7 +13,8 @@ pub const NAME: &str = "copy_on_write";
 pub fn entry() -> StrategyEntry {
     StrategyEntry {
         name: NAME.to_owned(),
-        summary: "a copy that shares its blocks with the original (reflinks); falls back to filesystem_copy".to_owned(),
+        summary: "a copy that shares its blocks with the original (reflinks); falls back to filesystem_copy"
+            .to_owned(),
         origin: "built-in".to_owned(),
         capabilities: copies::capabilities(),
         options: Default::default(),

@@ -30,11 +30,14 @@ impl FileOptions {
     pub fn parse(name: &str, options: &StrategyOptions) -> Result<Self> {
         let mut parsed = Self::default();
         for (key, value) in options {
-            let wrong = || Error::usage(format!("option {key:?} of strategy {name:?} has the wrong type: {value}"));
+            let wrong =
+                || Error::usage(format!("option {key:?} of strategy {name:?} has the wrong type: {value}"));
             match key.as_str() {
                 "include" => parsed.include = strings(value).ok_or_else(wrong)?,
                 "exclude" => parsed.exclude = strings(value).ok_or_else(wrong)?,
-                "threads" => parsed.threads = Some(value.as_u64().filter(|n| *n > 0).ok_or_else(wrong)? as usize),
+                "threads" => {
+                    parsed.threads = Some(value.as_u64().filter(|n| *n > 0).ok_or_else(wrong)? as usize)
+                }
                 "scratch" => parsed.scratch = Some(value.as_str().ok_or_else(wrong)?.into()),
                 "lock_wait_ms" => {
                     parsed.lock_wait = Some(Duration::from_millis(value.as_u64().ok_or_else(wrong)?));
@@ -89,7 +92,9 @@ mod tests {
         assert_eq!(parse("exclude", json!(["a"])).unwrap().exclude, ["a"]);
         assert_eq!(parse("scratch", json!("/x")).unwrap().scratch, Some("/x".into()));
         assert_eq!(parse("lock_wait_ms", json!(5)).unwrap().lock_wait, Some(Duration::from_millis(5)));
-        for (key, bad) in [("threads", json!(0)), ("include", json!("a")), ("scratch", json!(1)), ("thread", json!(1))] {
+        for (key, bad) in
+            [("threads", json!(0)), ("include", json!("a")), ("scratch", json!(1)), ("thread", json!(1))]
+        {
             let error = parse(key, bad).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains("mine"), "{error}");
         }

@@ -20,7 +20,8 @@ pub struct StrategyHealth {
 /// Tries each built-in strategy's mechanism in the directory `at`.
 pub fn probe(at: &Path) -> Vec<StrategyHealth> {
     let sharing = can_share(at).map_err(CannotShare::into_text);
-    let health = |name: &str, healthy, reason: String| StrategyHealth { strategy: name.to_owned(), healthy, reason };
+    let health =
+        |name: &str, healthy, reason: String| StrategyHealth { strategy: name.to_owned(), healthy, reason };
     vec![
         health(
             copy_on_write::NAME,
@@ -54,7 +55,8 @@ impl CannotShare {
 /// with two files that have no name, so that nothing is left behind.
 pub fn can_share(dir: &Path) -> Result<(), CannotShare> {
     let dir = dir.ancestors().find(|d| d.is_dir()).unwrap_or(dir);
-    let failed = |e: std::io::Error| CannotShare::Unwritable(format!("{} cannot be written ({e})", dir.display()));
+    let failed =
+        |e: std::io::Error| CannotShare::Unwritable(format!("{} cannot be written ({e})", dir.display()));
     let (first, second) = (unnamed(dir).map_err(failed)?, unnamed(dir).map_err(failed)?);
     let mut file = &first;
     file.write_all(&[1; 4096]).map_err(failed)?;
@@ -84,5 +86,20 @@ mod tests {
         assert!(health.iter().all(|h| !h.reason.is_empty()));
         assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
         assert!(!probe(Path::new("/proc/nowhere"))[0].healthy);
+    }
+
+    #[test]
+    fn what_is_unwritable_is_told_apart_from_what_is_unsupported() {
+        let unwritable = can_share(Path::new("/proc/self/fd")).unwrap_err();
+        assert!(matches!(&unwritable, CannotShare::Unwritable(why) if why.contains("cannot be written")));
+        assert!(matches!(can_share(Path::new("")), Err(CannotShare::Unwritable(_))));
+        if !Path::new("/dev/shm").is_dir() {
+            eprintln!("skipped: no tmpfs at /dev/shm, which cannot share blocks");
+            return;
+        }
+        let unsupported = can_share(Path::new("/dev/shm")).unwrap_err();
+        assert!(matches!(&unsupported, CannotShare::Unsupported(why) if why.contains("/dev/shm")));
+        let health = probe(Path::new("/dev/shm"));
+        assert_eq!((health[0].healthy, &health[0].reason), (false, &unsupported.into_text()));
     }
 }

@@ -28,7 +28,10 @@ impl NewWorkspace {
         register(home, root)?;
         make_private(root)?;
         let path = root.join(format!("ws_{}", Ulid::generate().to_string().to_lowercase()));
-        std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|e| Error::io("create directory", &path, e))?;
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .map_err(|e| Error::io("create directory", &path, e))?;
         let lock = File::open(&path).map_err(|e| Error::io("open directory", &path, e))?;
         lock::try_exclusive(&lock);
         let new = Self { path, _lock: lock, kept: false };
@@ -74,7 +77,8 @@ pub fn on_filesystem_of(home: &Path, original: &Path, chosen: Option<&Path>) -> 
     let beside = original.parent().map(|p| p.join(&hidden));
     let top = mount_top(original).map(|p| p.join(&hidden));
     let all = [chosen.map(Path::to_path_buf), Some(in_state(home)), beside, top];
-    let mut roots: Vec<PathBuf> = all.into_iter().flatten().filter(|root| same_device(root, original)).collect();
+    let mut roots: Vec<PathBuf> =
+        all.into_iter().flatten().filter(|root| same_device(root, original)).collect();
     roots.dedup();
     // A root inside the original would be copied into itself.
     roots.retain(|root| !root.starts_with(original) || root.starts_with(home));
@@ -104,7 +108,12 @@ fn register(home: &Path, root: &Path) -> Result<()> {
     if known.lines().any(|l| l == line) {
         return Ok(());
     }
-    let mut file = File::options().append(true).create(true).mode(0o600).open(&list).map_err(|e| Error::io("open", &list, e))?;
+    let mut file = File::options()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(&list)
+        .map_err(|e| Error::io("open", &list, e))?;
     file.write_all(format!("{line}\n").as_bytes()).map_err(|e| Error::io("write", &list, e))?;
     file.sync_all().map_err(|e| Error::io("flush", &list, e))
 }
@@ -155,6 +164,60 @@ mod tests {
         assert!(!roots.is_empty());
         assert!(!roots.contains(&inside));
         assert!(roots.iter().all(|r| same_device(r, &original)));
-        assert!(on_filesystem_of(Path::new("/proc/home"), &original, None).iter().all(|r| !r.starts_with("/proc")));
+        assert!(
+            on_filesystem_of(Path::new("/proc/home"), &original, None)
+                .iter()
+                .all(|r| !r.starts_with("/proc"))
+        );
+    }
+
+    #[test]
+    fn a_root_of_another_user_is_refused_and_left_alone() {
+        let temp = tempfile::tempdir().unwrap();
+        let theirs = temp.path().join("theirs");
+        std::fs::create_dir(&theirs).unwrap();
+        if std::os::unix::fs::chown(&theirs, Some(65534), None).is_err() {
+            eprintln!("skipped: giving a directory away needs root");
+            return;
+        }
+        let new = NewWorkspace::create(&temp.path().join("home"), &theirs, &PlanId::generate(), &resource());
+        let error = new.err().unwrap().to_string();
+        assert!(error.contains("theirs belongs to another user"), "{error}");
+        assert_eq!(std::fs::read_dir(&theirs).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn nothing_is_made_in_a_root_that_cannot_be_listed() {
+        let temp = tempfile::tempdir().unwrap();
+        let (home, root) = (temp.path().join("home"), temp.path().join("root"));
+        std::fs::create_dir_all(home.join("scratch-roots")).unwrap();
+        let new = NewWorkspace::create(&home, &root, &PlanId::generate(), &resource());
+        assert!(matches!(new.err(), Some(Error::Io { step: "open", .. })));
+        assert!(!root.exists());
+    }
+
+    #[test]
+    fn a_root_that_cannot_be_made_is_named() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        for (home, root) in
+            [(temp.path().join("home"), file.join("root")), (file.clone(), temp.path().join("root"))]
+        {
+            let new = NewWorkspace::create(&home, &root, &PlanId::generate(), &resource());
+            let error = new.err().unwrap().to_string();
+            assert!(error.starts_with("cannot create directory") && error.contains("file"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_has_its_roots_where_its_directory_has() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(mount_top(&file), mount_top(temp.path()));
+        assert_eq!(mount_top(&temp.path().join("missing")), None);
+        assert!(require(&file).is_ok());
+        assert!(matches!(require(&temp.path().join("missing")), Err(Error::Io { step: "examine", .. })));
     }
 }
