@@ -167,7 +167,10 @@ impl SandboxStrategy for CopyStrategy {
         let ours = [self.context.home.clone(), scratch::in_state(&self.context.home), plain.clone()];
         let spec = spec_of(resource, patterns, &ours)?;
         if spec.patterns.only.is_none() && plain == spec.original {
-            return Err(Error::usage(format!("the scratch directory {} is the resource itself", plain.display())));
+            return Err(Error::usage(format!(
+                "the scratch directory {} is the resource itself",
+                plain.display()
+            )));
         }
         if self.mode == Mode::Bytes {
             return self.make(plan_id, resource, &plain, spec, &self.name);
