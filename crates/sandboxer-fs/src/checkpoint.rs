@@ -104,6 +104,10 @@ impl Checkpoints {
         let known = known.map(|m| m.map(|_| manifest::ROOT));
         let first = vec![DirTask { path: None, id: manifest::ROOT, known }];
         pool::work(comparison.threads, first, Vec::new, |buffer, task, queue| take.dir(task, queue, buffer))?;
+        if take.next_temporary.load(Ordering::Relaxed) > 0 {
+            // One flush for all of them: the manifest must not outlive what it names.
+            fs::syncfs(&take.objects).map_err(|e| Error::io("flush", &objects, e))?;
+        }
         take.manifest.finish()?;
         Ok(path)
     }
@@ -242,7 +246,7 @@ impl Take<'_> {
     ) -> Result<Option<Entry>> {
         let untouched = |e: &&Entry| e.copy.is_some_and(|c| c.untouched(stamp)) && e.hash.is_some();
         if let Some(same) = before.into_iter().flatten().find(untouched)
-            && same.hash.is_some_and(|hash| self.has(hash))
+            && same.hash.is_some_and(|hash| self.has(hash, stamp.size))
         {
             let (hash, xattrs) = (same.hash, same.xattrs.clone());
             return Ok(Some(Entry { name, copy: Some(*stamp), hash, xattrs, ..Entry::default() }));
@@ -250,9 +254,10 @@ impl Take<'_> {
         self.store(dir, name, buffer)
     }
 
-    fn has(&self, hash: ContentHash) -> bool {
+    fn has(&self, hash: ContentHash, size: u64) -> bool {
         let (shelf, name) = place_of(hash);
-        fs::statat(&self.objects, format!("{shelf}/{name}"), fs::AtFlags::empty()).is_ok()
+        let found = fs::statat(&self.objects, format!("{shelf}/{name}"), fs::AtFlags::empty());
+        found.is_ok_and(|stat| stat.st_size as u64 == size)
     }
 
     /// Copies a file's content to where its hash says.

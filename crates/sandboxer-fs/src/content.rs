@@ -59,12 +59,21 @@ fn read_file(parent: &Dir, name: &[u8]) -> Result<Option<Vec<u8>>> {
     read_all(fd, stamp.size).map(Some).map_err(|e| Error::io("read", parent.shown(name), e))
 }
 
+/// Files larger than this are not handed over in one piece: a sandbox's content decides its size.
+pub const READ_LIMIT: u64 = 1 << 30;
+
 /// Everything an open file holds.
 pub fn read_all(fd: std::os::fd::OwnedFd, size: u64) -> std::io::Result<Vec<u8>> {
-    use std::io::Read;
-    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-    std::fs::File::from(fd).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    use std::io::{Error, ErrorKind, Read};
+    let too_large =
+        || Error::new(ErrorKind::FileTooLarge, "it is larger than 1 GiB; open it by its path instead");
+    if size > READ_LIMIT {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(usize::try_from(size).unwrap_or(0))?;
+    std::fs::File::from(fd).take(READ_LIMIT + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > READ_LIMIT { Err(too_large()) } else { Ok(bytes) }
 }
 
 #[cfg(test)]

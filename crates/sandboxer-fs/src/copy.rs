@@ -269,7 +269,14 @@ fn write_full(fd: BorrowedFd<'_>, buffer: &[u8], at: u64) -> rustix::io::Result<
 
 /// Gives a new file its attributes, owner, mode and times, in the order in which none undoes another.
 pub fn finish_file(fd: &OwnedFd, meta: &Meta) -> rustix::io::Result<Stamp> {
-    xattrs::set_new(fd, &meta.xattrs)?;
+    if !meta.xattrs.is_empty() {
+        // Giving a file away clears its capabilities: those come afterwards.
+        let present = stamp_of_fd(fd)?;
+        if (present.uid, present.gid) != (meta.uid, meta.gid) {
+            change_owner(fd, meta)?;
+        }
+        xattrs::set_new(fd, &meta.xattrs)?;
+    }
     finish_node(fd, meta)
 }
 

@@ -1,5 +1,6 @@
 //! Removal of whole trees, however deep, with few descriptors and never through a link.
 
+use std::cell::Cell;
 use std::path::Path;
 
 use rustix::fs::{self, AtFlags, Mode, OFlags};
@@ -33,8 +34,8 @@ pub fn remove_entry(dir: &Dir, name: &[u8]) -> Result<()> {
         None => Ok(()),
         Some(stamp) if !stamp.is_dir() => dir.remove(name, false),
         Some(_) => {
-            let top = open_writable(dir, name)?;
-            empty(&top, &top, 0)?;
+            let top = Top { dir: open_writable(dir, name)?, moved: Cell::new(0) };
+            empty(&top.dir, &top, 0)?;
             dir.remove(name, true)
         }
     }
@@ -48,7 +49,7 @@ pub fn remove_below(root: &Root, path: &RelPath) -> Result<()> {
     }
 }
 
-fn empty(dir: &Dir, top: &Dir, depth: usize) -> Result<()> {
+fn empty(dir: &Dir, top: &Top, depth: usize) -> Result<()> {
     loop {
         let entries = names_and_types(dir)?;
         if entries.is_empty() {
@@ -60,7 +61,7 @@ fn empty(dir: &Dir, top: &Dir, depth: usize) -> Result<()> {
     }
 }
 
-fn remove_one(dir: &Dir, name: &[u8], top: &Dir, depth: usize) -> Result<()> {
+fn remove_one(dir: &Dir, name: &[u8], top: &Top, depth: usize) -> Result<()> {
     match fs::unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
         Err(Errno::ISDIR | Errno::PERM | Errno::ACCESS) => {}
@@ -74,11 +75,19 @@ fn remove_one(dir: &Dir, name: &[u8], top: &Dir, depth: usize) -> Result<()> {
     dir.remove(name, true)
 }
 
-/// Moves a subtree right below the top, where it gets its turn: `empty` lists again until nothing is left.
-fn move_to_top(dir: &Dir, name: &[u8], top: &Dir) -> bool {
-    (0..10_000)
-        .map(|n| format!(".deep-{n}"))
-        .any(|free| fs::renameat_with(dir, name, top, free.as_bytes(), fs::RenameFlags::NOREPLACE).is_ok())
+/// The top of what is being removed, and how many subtrees were moved up to it.
+struct Top {
+    dir: Dir,
+    moved: Cell<u64>,
+}
+
+/// Moves a subtree right below the top, where it gets its turn: `empty` lists again until nothing is left. A name that
+/// somebody has taken is passed over, within reason.
+fn move_to_top(dir: &Dir, name: &[u8], top: &Top) -> bool {
+    (0..100).any(|_| {
+        let free = format!(".deep-{}", top.moved.replace(top.moved.get() + 1));
+        fs::renameat_with(dir, name, &top.dir, free.as_bytes(), fs::RenameFlags::NOREPLACE).is_ok()
+    })
 }
 
 fn open_writable(dir: &Dir, name: &[u8]) -> Result<Dir> {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustix::fs::{self, AtFlags};
+use rustix::fs::{self, AtFlags, Mode, RenameFlags};
 use sandboxer_core::model::{NodeType, RelPath};
 use sandboxer_core::{Error, Result};
 
@@ -64,8 +64,14 @@ pub fn restore(
         restored: Restored::default(),
         latest: 0,
     };
+    run.open_up(&candidates)?;
+    let aside = run.make_way(&candidates, &differing)?;
+    if let Err(error) = run.bring_back(comparison, &candidates, &differing) {
+        run.put_back(aside);
+        return Err(error);
+    }
     run.remove_intruders(&candidates, &differing)?;
-    run.bring_back(comparison, candidates, &differing)?;
+    aside.iter().try_for_each(|(_, name)| crate::remove_entry(workshop, name.as_bytes()))?;
     run.dress_dirs(comparison)?;
     copy::wait_past(run.latest);
     Ok(run.restored)
@@ -123,17 +129,65 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn remove_intruders(&mut self, candidates: &[Candidate], differing: &BTreeSet<RelPath>) -> Result<()> {
-        for candidate in candidates.iter().filter(|c| differing.contains(&c.path)) {
-            let is = candidate.now.map(|s| s.node_type());
-            let was = candidate.base.as_ref().map(Entry::node_type);
-            if is.is_some() && is != was {
-                crate::remove_below(self.copy, &candidate.path)?;
-                self.restored.count += 1;
-                if was.is_some() {
-                    self.restored.count -= 1;
+    /// Directories that their owner may not change are opened for the moment; they are dressed in the end.
+    fn open_up(&mut self, candidates: &[Candidate]) -> Result<()> {
+        if rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        let above = |c: &Candidate| std::iter::successors(c.path.parent(), RelPath::parent);
+        let mut dirs: BTreeSet<RelPath> = candidates.iter().flat_map(above).collect();
+        dirs.extend(candidates.iter().filter(|c| c.now.is_some_and(|s| s.is_dir())).map(|c| c.path.clone()));
+        for path in dirs {
+            let Some(parent) = self.copy.find_parent(&path)? else { continue };
+            let closed = parent.stamp(path.name())?.is_some_and(|s| s.is_dir() && s.mode & 0o700 != 0o700);
+            if closed {
+                // Not ours to open: what is to be done in it says so better.
+                let _ = fs::chmodat(&parent, path.name(), Mode::RWXU, AtFlags::empty());
+                if let Some(entry) = self.manifest.find(&path)? {
+                    self.dirs.insert(path, entry);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Moves aside what has another type than what is to come back; nothing is thrown away before all is back.
+    fn make_way(
+        &self,
+        candidates: &[Candidate],
+        differing: &BTreeSet<RelPath>,
+    ) -> Result<Vec<(RelPath, String)>> {
+        let mut aside = Vec::new();
+        for candidate in candidates.iter().filter(|c| differing.contains(&c.path)) {
+            let (Some(now), Some(base)) = (candidate.now, &candidate.base) else { continue };
+            let Some(parent) = self.copy.find_parent(&candidate.path)? else { continue };
+            if now.node_type() == base.node_type() {
+                continue;
+            }
+            let name = format!("aside-{}", aside.len());
+            crate::remove_entry(self.workshop, name.as_bytes())?;
+            fs::renameat(&parent, candidate.path.name(), self.workshop, name.as_str())
+                .map_err(|e| Error::io("move aside", self.copy.shown(&candidate.path), e))?;
+            aside.push((candidate.path.clone(), name));
+        }
+        Ok(aside)
+    }
+
+    /// After a failure: what was moved aside is still worth having. What is in its place by now is what was to come back.
+    fn put_back(&self, aside: Vec<(RelPath, String)>) {
+        for (path, name) in aside {
+            if let Ok(Some(parent)) = self.copy.find_parent(&path) {
+                let flags = RenameFlags::NOREPLACE;
+                let _ = fs::renameat_with(self.workshop, name.as_str(), &parent, path.name(), flags);
+            }
+        }
+    }
+
+    fn remove_intruders(&mut self, candidates: &[Candidate], differing: &BTreeSet<RelPath>) -> Result<()> {
+        let intruder = |c: &&Candidate| c.base.is_none() && c.now.is_some() && differing.contains(&c.path);
+        for candidate in candidates.iter().filter(intruder) {
+            crate::remove_below(self.copy, &candidate.path)?;
+            self.restored.count += 1;
         }
         Ok(())
     }
@@ -141,16 +195,16 @@ impl Run<'_> {
     fn bring_back(
         &mut self,
         comparison: &Comparison<'_>,
-        candidates: Vec<Candidate>,
+        candidates: &[Candidate],
         differing: &BTreeSet<RelPath>,
     ) -> Result<()> {
         for Candidate { path, base, now } in candidates {
             let Some(base) = base else { continue };
-            if differing.contains(&path) {
+            if differing.contains(path) {
                 comparison.cancel.check()?;
-                self.put(path, &base)?;
+                self.put(path.clone(), base)?;
             } else if let (Some(copy), Some(now)) = (base.copy, now) {
-                self.retime(&path, &copy, &now)?;
+                self.retime(path, &copy, now)?;
             }
         }
         Ok(())

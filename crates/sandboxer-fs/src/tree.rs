@@ -170,7 +170,7 @@ impl Workspace {
             None => self.copy.as_dir()?,
         };
         let workshop = self.workshop()?;
-        replace_file(&workshop, &parent, path, content)
+        replace_file((&workshop, "writing"), &parent, path, content)
     }
 
     /// Refuses paths that the patterns leave out: a write there would never be seen again.
@@ -276,9 +276,13 @@ pub fn open_regular(parent: &Dir, path: &RelPath) -> Result<Option<std::os::fd::
 }
 
 /// Replaces `path` in `parent` by a new file made in `workshop`, keeping mode, owner and attributes of the old one.
-pub fn replace_file(workshop: &Dir, parent: &Dir, path: &RelPath, content: &[u8]) -> Result<Change> {
+pub fn replace_file(
+    (workshop, temporary): (&Dir, &str),
+    parent: &Dir,
+    path: &RelPath,
+    content: &[u8],
+) -> Result<Change> {
     let old = existing(parent, path)?;
-    let temporary = format!(".sandboxer-writing-{}", std::process::id());
     crate::remove_entry(workshop, temporary.as_bytes())?;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
     let fd = workshop.open(temporary.as_bytes(), flags, 0o666, "create")?;
@@ -291,7 +295,7 @@ pub fn replace_file(workshop: &Dir, parent: &Dir, path: &RelPath, content: &[u8]
         let meta = Meta { mtime: fresh.mtime, ..Meta::of(stamp, xattrs.clone()) };
         copy::finish_file(&fd, &meta).map_err(failed)?;
     }
-    fs::renameat(workshop, temporary.as_str(), parent, path.name()).map_err(failed)?;
+    fs::renameat(workshop, temporary, parent, path.name()).map_err(failed)?;
     let kind = if old.is_some() { DiffKind::Modified } else { DiffKind::Created };
     let old_size = old.map(|(stamp, _)| stamp.size);
     Ok(Change { path: path.clone(), kind, old_size, new_size: content.len() as u64 })

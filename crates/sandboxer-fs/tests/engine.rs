@@ -416,3 +416,159 @@ fn cancelling_leaves_the_original_alone() {
     assert!(matches!(space.diff(), Err(Error::Cancelled)));
     assert!(!scene.home.join("commit.journal").exists());
 }
+
+#[test]
+fn an_edit_that_a_killed_exchange_brought_out_goes_back() {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    let scene = Scene::new();
+    let space = scene.workspace();
+    fs::write(scene.copy("a"), "from the sandbox").unwrap();
+    fs::remove_file(scene.copy("dir/b")).unwrap();
+    space.prepare(&CommitRequest::default(), true).unwrap();
+    // As if killed right after the exchange and the move aside, each of which brought out somebody's fresh edit.
+    fs::write(scene.original("a"), "edited in that very moment").unwrap();
+    fs::write(scene.original("dir/b"), "this one too").unwrap();
+    let stage = scene.home.join("stage");
+    renameat_with(CWD, stage.join("0"), CWD, scene.original("a"), RenameFlags::EXCHANGE).unwrap();
+    fs::rename(scene.original("dir/b"), stage.join("gone-0")).unwrap();
+    let result = space.finish().unwrap();
+    assert_eq!(result.conflicts.len(), 2, "{:?}", result.conflicts);
+    assert_eq!(text(&scene.original("a")), "edited in that very moment");
+    assert_eq!(text(&scene.original("dir/b")), "this one too");
+    let parked = result.conflicts.iter().find_map(|c| c.parked.clone()).unwrap();
+    assert_eq!(text(Path::new(&parked)), "from the sandbox");
+}
+
+#[test]
+fn what_was_parked_before_a_crash_is_found_again() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    let long = "n".repeat(255);
+    fs::write(scene.copy(&long), "from the sandbox").unwrap();
+    space.prepare(&CommitRequest::default(), true).unwrap();
+    fs::write(scene.original(&long), "theirs").unwrap();
+    let journal = fs::read(scene.home.join("commit.journal")).unwrap();
+    let first = space.finish().unwrap().conflicts;
+    fs::write(scene.home.join("commit.journal"), journal).unwrap();
+    let second = space.finish().unwrap().conflicts;
+    assert!(first[0].parked.is_some());
+    assert_eq!(first[0].parked, second[0].parked);
+    assert_eq!(text(Path::new(second[0].parked.as_ref().unwrap())), "from the sandbox");
+}
+
+#[test]
+fn repeating_a_commit_that_turned_a_directory_into_a_file_finds_no_conflict() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    fs::remove_dir_all(scene.copy("dir")).unwrap();
+    fs::write(scene.copy("dir"), "a file now").unwrap();
+    space.prepare(&CommitRequest::default(), true).unwrap();
+    let journal = fs::read(scene.home.join("commit.journal")).unwrap();
+    space.finish().unwrap();
+    fs::write(scene.home.join("commit.journal"), journal).unwrap();
+    assert!(space.finish().unwrap().conflicts.is_empty());
+}
+
+#[test]
+fn a_restore_that_fails_throws_nothing_away() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    space.checkpoint("good").unwrap();
+    fs::write(scene.copy("a"), "changed").unwrap();
+    fs::write(scene.copy("new"), "new").unwrap();
+    fs::remove_dir_all(scene.copy("dir")).unwrap();
+    fs::write(scene.copy("dir"), "a file now").unwrap();
+    for object in walk(&scene.home.join("checkpoints/objects")) {
+        fs::write(object, "damaged").unwrap();
+    }
+    assert!(matches!(space.restore("good"), Err(Error::Corrupt { .. })));
+    assert_eq!(text(&scene.copy("new")), "new");
+    assert_eq!(text(&scene.copy("dir")), "a file now");
+}
+
+#[test]
+fn content_of_any_size_is_refused_before_it_is_read() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    fs::File::create(scene.copy("huge")).unwrap().set_len(100 << 30).unwrap();
+    let error = space.read(&rel("huge")).unwrap_err();
+    assert!(matches!(&error, Error::Io { source, .. } if source.to_string().contains("1 GiB")), "{error:?}");
+}
+
+#[test]
+fn a_setuid_bit_does_not_survive_a_change_of_owner() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root gives files away");
+        return;
+    }
+    let scene = Scene::new();
+    std::os::unix::fs::chown(scene.original("a"), Some(1234), None).unwrap();
+    fs::set_permissions(scene.original("a"), fs::Permissions::from_mode(0o4755)).unwrap();
+    let space = scene.workspace();
+    std::os::unix::fs::chown(scene.copy("a"), Some(0), None).unwrap();
+    fs::set_permissions(scene.copy("a"), fs::Permissions::from_mode(0o4755)).unwrap();
+    let result = commit(&space).unwrap();
+    assert_eq!(result.notices.len(), 1);
+    assert_eq!(fs::metadata(scene.original("a")).unwrap().mode() & 0o7777, 0o755);
+}
+
+/// Runs the closure's test again as an ordinary user, in a process of its own.
+fn as_ordinary_user(test: &str, body: impl FnOnce()) {
+    if !rustix::process::geteuid().is_root() {
+        return body();
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    // The build directory may be closed to others: the test runs from a copy.
+    let program = scratch.path().join("engine");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let ran = std::process::Command::new("setpriv")
+        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .arg(&program)
+        .args(["--exact", test, "--nocapture"])
+        .env("TMPDIR", scratch.path())
+        .current_dir(scratch.path())
+        .output();
+    match ran {
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Err(e) => println!("SKIPPED: setpriv cannot be run ({e})"),
+    }
+}
+
+#[test]
+fn what_the_user_may_not_write_is_refused_before_anything_is_touched() {
+    as_ordinary_user("what_the_user_may_not_write_is_refused_before_anything_is_touched", || {
+        let scene = Scene::new();
+        let read_only = fs::Permissions::from_mode(0o555);
+        fs::set_permissions(scene.original("dir"), read_only.clone()).unwrap();
+        let space = scene.workspace();
+        fs::write(scene.copy("a"), "changed").unwrap();
+        fs::set_permissions(scene.copy("dir"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(scene.copy("dir/b"), "changed").unwrap();
+        fs::set_permissions(scene.copy("dir"), read_only).unwrap();
+        let Err(Error::Uncommittable { entries }) = commit(&space) else { panic!("not refused") };
+        assert_eq!(entries[0].0, rel("dir/b"));
+        assert_eq!(text(&scene.original("a")), "one\n");
+        // And what cannot be committed can be thrown away.
+        space.rollback(&[]).unwrap();
+        assert!(lines(&space).is_empty());
+        fs::set_permissions(scene.original("dir"), fs::Permissions::from_mode(0o755)).unwrap();
+    });
+}
+
+#[test]
+fn what_the_user_may_not_read_is_shown_and_refused() {
+    as_ordinary_user("what_the_user_may_not_read_is_shown_and_refused", || {
+        let scene = Scene::new();
+        let space = scene.workspace();
+        for closed in ["a", "dir"] {
+            fs::set_permissions(scene.copy(closed), fs::Permissions::from_mode(0o000)).unwrap();
+        }
+        let shown = space.diff().unwrap().entries;
+        assert_eq!(shown.iter().filter(|e| e.refused.is_some()).count(), 2, "{shown:?}");
+        assert!(matches!(commit(&space), Err(Error::Uncommittable { .. })));
+        space.rollback(&[]).unwrap();
+        assert!(lines(&space).is_empty());
+    });
+}

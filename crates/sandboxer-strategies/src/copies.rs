@@ -11,6 +11,7 @@ use sandboxer_core::model::{
 };
 use sandboxer_core::registry::{StrategyContext, StrategyOptions};
 use sandboxer_core::{Error, Result};
+use sandboxer_fs::commit::CommitFiles;
 use sandboxer_fs::filter::Patterns;
 use sandboxer_fs::lock::ResourceLock;
 use sandboxer_fs::restore::Restored;
@@ -237,12 +238,13 @@ impl SandboxStrategy for CopyStrategy {
         let home = home_of(sandbox)?;
         if home.exists() {
             // A stage on another filesystem goes with the workspace. A decided commit is finished first.
-            if let Ok(space) = Workspace::open(&home, self.options.means(&self.context)) {
-                match space.abort() {
+            match Workspace::open(&home, self.options.means(&self.context)) {
+                Ok(space) => match space.abort() {
                     Err(Error::Refused { .. }) => drop(self.finish(&space, &home)?),
                     // Any other failure must not end in a commit of what was only prepared.
                     aborted => aborted?,
-                }
+                },
+                Err(_) => sandboxer_fs::commit::forget(&CommitFiles::new(&home))?,
             }
         }
         drop(self.let_go(&home));
@@ -251,7 +253,8 @@ impl SandboxStrategy for CopyStrategy {
 }
 
 fn rollback_result(checkpoint_id: Option<CheckpointId>, restored: &Restored, done: &str) -> RollbackResult {
-    let mut message = format!("{done}: {} entries changed back", restored.count);
+    let entries = if restored.count == 1 { "entry" } else { "entries" };
+    let mut message = format!("{done}: {} {entries} changed back", restored.count);
     if let Some(first) = restored.gone.first() {
         let others = restored.gone.len() - 1;
         message += &format!("; {first} is gone from the original and stays away");

@@ -344,9 +344,9 @@ fn a_rollback_and_a_checkpoint_say_what_came_back() {
     let result = strategy.rollback(&sandbox.clone().scoped(&[rel("dir")])).unwrap();
     assert_eq!(result.restored_files, 0, "{}", result.message);
     let result = strategy.rollback(&sandbox).unwrap();
-    assert_eq!(result.message, "rolled back to the base: 1 entries changed back");
+    assert_eq!(result.message, "rolled back to the base: 1 entry changed back");
     let result = strategy.restore_checkpoint(&sandbox, &name).unwrap();
-    assert_eq!(result.message, "restored checkpoint one: 1 entries changed back");
+    assert_eq!(result.message, "restored checkpoint one: 1 entry changed back");
     assert_eq!((result.success, result.checkpoint_id), (true, Some(name)));
     let entries = strategy.diff(&sandbox).unwrap().entries;
     assert_eq!((entries.len(), entries[0].kind), (1, DiffKind::Modified));

@@ -4,7 +4,8 @@
 //! exchange that is looked at once more afterwards, so that even an edit in the very moment is not lost; what is neither was edited
 //! after the crash: it is left alone and the new content is put aside.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, AtFlags, Gid, Mode, OFlags, RenameFlags, Uid};
@@ -28,6 +29,8 @@ pub fn apply(journal: &Journal, original: &Root, parking: &Path) -> Result<(Outc
         original,
         stage: Root::open(&journal.stage).ok(),
         parking,
+        prefix: journal.digest.rsplit(':').next().unwrap_or_default().chars().take(8).collect(),
+        placed: placed(journal),
         outcome: Outcome::default(),
         edits: Edits::new(),
     };
@@ -43,8 +46,20 @@ struct Run<'a> {
     /// Gone where an earlier run got as far as removing it: then every step was done.
     stage: Option<Root>,
     parking: &'a Path,
+    /// Tells the parked files of this commit from those of others.
+    prefix: String,
+    /// What comes to each path.
+    placed: HashMap<&'a RelPath, &'a Stamp>,
     outcome: Outcome,
     edits: Edits,
+}
+
+fn placed(journal: &Journal) -> HashMap<&RelPath, &Stamp> {
+    let place = |step| match step {
+        &Step::Place { ref path, ref new, .. } => Some((path, new)),
+        _ => None,
+    };
+    journal.steps.iter().filter_map(place).collect()
 }
 
 /// What a step found.
@@ -91,40 +106,56 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Puts the new content aside, durably. What was put aside before a crash is there already.
     fn park(&self, path: &RelPath, staged: &str) -> Result<Option<PathBuf>> {
-        let Some(stage) = &self.stage else { return Ok(None) };
         std::fs::create_dir_all(self.parking).map_err(|e| Error::io("create directory", self.parking, e))?;
-        let name = format!("{staged}-{}", String::from_utf8_lossy(path.name()));
+        let shown: String = String::from_utf8_lossy(path.name()).chars().take(60).collect();
+        let name = format!("{}-{staged}-{shown}", self.prefix);
+        let parked = self.parking.join(&name);
+        let Some(stage) = &self.stage else { return Ok(Some(parked).filter(|p| p.exists())) };
         let to = Root::open(self.parking)?.as_dir()?;
-        crate::remove_entry(&to, name.as_bytes())?;
-        copy_file(
-            (&stage.as_dir()?, staged.as_bytes()),
-            (&to, name.as_bytes()),
-            Transfer::Prefer,
-            &mut Vec::new(),
-        )?;
-        Ok(Some(self.parking.join(name)))
+        let temporary = format!("{name}.new");
+        crate::remove_entry(&to, temporary.as_bytes())?;
+        let (from, mut buffer) = (stage.as_dir()?, Vec::new());
+        copy_file((&from, staged.as_bytes()), (&to, temporary.as_bytes()), Transfer::Prefer, &mut buffer)?;
+        let failed = |e| Error::io("park", &parked, e);
+        fs::fsync(to.open_file(temporary.as_bytes())?).map_err(failed)?;
+        fs::renameat(&to, temporary.as_str(), &to, name.as_str()).map_err(failed)?;
+        to.sync()?;
+        Ok(Some(parked))
     }
 
     fn delete(&self, number: usize, path: &RelPath, old: &Stamp) -> Result<Done> {
+        let aside = format!("gone-{number}");
         let Some(parent) = self.original.find_parent(path)? else { return Ok(Done::Yes) };
-        let Some(now) = parent.stamp(path.name())? else { return Ok(Done::Yes) };
+        let Some(now) = parent.stamp(path.name())? else {
+            return self.look_aside(&aside, &parent, path, old);
+        };
         if now.is_dir() && old.is_dir() {
             return remove_dir(&parent, path.name());
+        }
+        // A directory that made way for something else, before a crash.
+        if old.is_dir() && self.placed.get(path).is_some_and(|new| now.same_inode(new)) {
+            return Ok(Done::Yes);
         }
         if !is_old(&now, old) {
             return Ok(Done::No("changed in the original after the commit began"));
         }
         let Some(stage) = &self.stage else { return parent.remove(path.name(), false).map(|()| Done::Yes) };
         // Moved aside first and looked at again there: an edit between the look and the removal shows itself.
-        let aside = format!("gone-{number}");
         let moved = fs::renameat(&parent, path.name(), stage, aside.as_str());
         moved.map_err(|e| Error::io("remove", self.original.shown(path), e))?;
-        let found = stage.as_dir()?.stamp(aside.as_bytes())?.unwrap_or_default();
+        self.look_aside(&aside, &parent, path, old)
+    }
+
+    /// Whether what was moved aside, now or before a crash, is what was meant; if not, it goes back.
+    fn look_aside(&self, aside: &str, parent: &Dir, path: &RelPath, old: &Stamp) -> Result<Done> {
+        let Some(stage) = &self.stage else { return Ok(Done::Yes) };
+        let Some(found) = stage.as_dir()?.stamp(aside.as_bytes())? else { return Ok(Done::Yes) };
         if found.same_inode(old) && found.same_state(old) {
             return Ok(Done::Yes);
         }
-        let back = fs::renameat_with(stage, aside.as_str(), &parent, path.name(), RenameFlags::NOREPLACE);
+        let back = fs::renameat_with(stage, aside, parent, path.name(), RenameFlags::NOREPLACE);
         back.map_err(|e| Error::io("put back", self.original.shown(path), e))?;
         Ok(Done::No("changed in the original while it was being removed"))
     }
@@ -135,8 +166,11 @@ impl Run<'_> {
         };
         let now = parent.stamp(path.name())?;
         let both_directories = |now: &Stamp| old.is_none() && now.is_dir() && new.is_dir();
-        if now.is_some_and(|now| both_directories(&now) || (now.same_inode(new) && is_new(&now, new))) {
+        if now.is_some_and(|now| both_directories(&now)) {
             return Ok(Done::Yes);
+        }
+        if now.is_some_and(|now| now.same_inode(new) && is_new(&now, new)) {
+            return self.look_behind(staged, &parent, path, old);
         }
         let Some(stage) = &self.stage else {
             return Ok(Done::No("changed in the original after it was committed"));
@@ -151,6 +185,18 @@ impl Run<'_> {
         }
     }
 
+    /// Whether what an exchange brought out, now or before a crash, is what was meant; if not, it goes back.
+    fn look_behind(&self, staged: &str, parent: &Dir, path: &RelPath, old: Option<&Stamp>) -> Result<Done> {
+        let (Some(stage), Some(old)) = (&self.stage, old) else { return Ok(Done::Yes) };
+        let found = stage.as_dir()?.stamp(staged.as_bytes())?;
+        if found.is_none_or(|found| found.same_inode(old) && found.same_state(old)) {
+            return Ok(Done::Yes);
+        }
+        fs::renameat_with(stage, staged, parent, path.name(), RenameFlags::EXCHANGE)
+            .map_err(|e| Error::io("put back", self.original.shown(path), e))?;
+        Ok(Done::No("changed in the original while it was being replaced"))
+    }
+
     fn put_new(&self, stage: &Dir, staged: &str, parent: &Dir, path: &RelPath) -> Result<Done> {
         match fs::renameat_with(stage, staged, parent, path.name(), RenameFlags::NOREPLACE) {
             Ok(()) => Ok(Done::Yes),
@@ -161,24 +207,25 @@ impl Run<'_> {
     }
 
     fn exchange(&self, stage: &Dir, staged: &str, parent: &Dir, path: &RelPath, old: &Stamp) -> Result<Done> {
-        let swap = || fs::renameat_with(stage, staged, parent, path.name(), RenameFlags::EXCHANGE);
-        match swap() {
-            Ok(()) => {}
-            Err(Errno::INVAL) => return self.rename_plainly(stage, staged, parent, path),
-            Err(e) => return Err(Error::io("put in place", self.original.shown(path), e)),
+        match fs::renameat_with(stage, staged, parent, path.name(), RenameFlags::EXCHANGE) {
+            Ok(()) => self.look_behind(staged, parent, path, Some(old)),
+            Err(Errno::INVAL) => self.rename_plainly(stage, staged, parent, path),
+            Err(e) => Err(Error::io("put in place", self.original.shown(path), e)),
         }
-        let found = stage.stamp(staged.as_bytes())?.unwrap_or_default();
-        if found.same_inode(old) && found.same_state(old) {
-            return Ok(Done::Yes);
-        }
-        swap().map_err(|e| Error::io("put back", self.original.shown(path), e))?;
-        Ok(Done::No("changed in the original while it was being replaced"))
     }
 
-    /// For filesystems that cannot exchange: the look before is all there is.
+    /// For filesystems that cannot exchange: the look before is all there is. What was there is moved aside first, since a
+    /// directory does not go over a file.
     fn rename_plainly(&self, stage: &Dir, staged: &str, parent: &Dir, path: &RelPath) -> Result<Done> {
-        let renamed = fs::renameat(stage, staged, parent, path.name());
-        renamed.map(|()| Done::Yes).map_err(|e| Error::io("put in place", self.original.shown(path), e))
+        let failed = |e| Error::io("put in place", self.original.shown(path), e);
+        let types = (stage.stamp(staged.as_bytes())?, parent.stamp(path.name())?);
+        if let (Some(new), Some(old)) = types
+            && new.node_type() != old.node_type()
+        {
+            fs::renameat(parent, path.name(), stage, format!("was-{staged}")).map_err(failed)?;
+        }
+        fs::renameat(stage, staged, parent, path.name()).map_err(failed)?;
+        Ok(Done::Yes)
     }
 
     fn dress(&self, path: &RelPath, old: &Stamp, dress: &Dress) -> Result<Done> {
@@ -191,14 +238,35 @@ impl Run<'_> {
         if now.is_file() && (now.size, now.mtime) != (old.size, old.mtime) {
             return Ok(Done::No("changed in the original after the commit began"));
         }
-        if now.node_type() != NodeType::Symlink
-            && ![old.permissions(), dress.mode].contains(&now.permissions())
-        {
+        if now.node_type() != NodeType::Symlink && !lawful_modes(old, dress).contains(&now.permissions()) {
             return Ok(Done::No("given another mode in the original after the commit began"));
         }
         let step = |e| Error::io("set attributes of", self.original.shown(path), e);
         dress_entry(&parent, path.name(), now.node_type(), dress).map_err(step)?;
         Ok(Done::Yes)
+    }
+}
+
+/// What the owner needs for changing attributes.
+const OWNER: u32 = 0o600;
+
+/// The modes that an entry may have on the way from one to the other.
+fn lawful_modes(old: &Stamp, dress: &Dress) -> [u32; 3] {
+    [old.permissions(), dress.mode, dress.mode | OWNER]
+}
+
+/// Opens what is to be dressed; what even its owner cannot read is made readable for the moment, through a descriptor of
+/// the very entry and not through its name.
+fn open_to_dress(parent: &Dir, name: &[u8], dress: &Dress) -> rustix::io::Result<OwnedFd> {
+    let open = || parent.try_open(name, OFlags::RDONLY | OFlags::NONBLOCK, 0);
+    match open() {
+        Err(Errno::ACCESS) => {
+            let entry = parent.try_open(name, OFlags::PATH, 0)?;
+            let path = format!("/proc/self/fd/{}", entry.as_raw_fd());
+            fs::chmod(path, Mode::from_raw_mode(dress.mode | OWNER))?;
+            open()
+        }
+        opened => opened,
     }
 }
 
@@ -210,16 +278,15 @@ fn dress_entry(parent: &Dir, name: &[u8], node_type: NodeType, dress: &Dress) ->
     if node_type == NodeType::Symlink {
         return Ok(());
     }
-    let fd = match parent.try_open(name, OFlags::RDONLY | OFlags::NONBLOCK, 0) {
-        Ok(fd) => fd,
-        // Unreadable even for its owner: made readable for the moment, under the name that was just looked at.
-        Err(Errno::ACCESS) => {
-            fs::chmodat(parent, name, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
-            parent.try_open(name, OFlags::RDONLY | OFlags::NONBLOCK, 0)?
+    let fd = open_to_dress(parent, name, dress)?;
+    xattrs::replace(&fd, &dress.xattrs).or_else(|e| match e {
+        // A read-only file takes no attributes: writable for the moment.
+        Errno::ACCESS => {
+            fs::fchmod(&fd, Mode::from_raw_mode(dress.mode | OWNER))?;
+            xattrs::replace(&fd, &dress.xattrs)
         }
-        Err(e) => return Err(e),
-    };
-    xattrs::replace(&fd, &dress.xattrs)?;
+        other => Err(other),
+    })?;
     fs::fchmod(&fd, Mode::from_raw_mode(dress.mode))?;
     if let Some(mtime) = dress.mtime {
         fs::futimens(&fd, &timestamps(mtime))?;

@@ -101,7 +101,7 @@ fn nothing_is_put_where_the_original_has_moved() {
         let step = scene.place(old);
         change(&scene);
         assert!(scene.apply(step).unwrap().contains(reason), "{reason}");
-        assert_eq!(fs::read_to_string(scene.path("parked/0-file")).unwrap(), "new", "{reason}");
+        assert_eq!(fs::read_to_string(scene.path("parked/-0-file")).unwrap(), "new", "{reason}");
     }
 }
 

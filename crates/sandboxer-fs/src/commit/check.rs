@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use rustix::fs::{Access, AtFlags};
 use sandboxer_core::model::{Conflict, DiffKind, RelPath};
 use sandboxer_core::{Error, Result};
 
@@ -21,6 +22,7 @@ pub struct Present {
 /// Checks all deltas; any conflict ends the commit before anything is touched.
 pub fn check_all(original: &Root, deltas: &[Delta]) -> Result<Vec<Present>> {
     let mut check = Check { original, going: going(deltas), coming: coming(deltas), buffer: Vec::new() };
+    check.refuse_forbidden(deltas)?;
     let mut conflicts = Vec::new();
     let mut present = Vec::with_capacity(deltas.len());
     for delta in deltas {
@@ -52,6 +54,51 @@ struct Check<'a> {
     /// Directories that this commit makes.
     coming: BTreeSet<RelPath>,
     buffer: Vec<u8>,
+}
+
+/// What would be answered after the decision, when it is too late: asked beforehand.
+impl Check<'_> {
+    fn refuse_forbidden(&self, deltas: &[Delta]) -> Result<()> {
+        let euid = rustix::process::geteuid();
+        if euid.is_root() {
+            return Ok(());
+        }
+        let mut entries = Vec::new();
+        for delta in deltas {
+            if let Some(reason) = self.forbidden(delta, euid.as_raw())? {
+                entries.push((delta.entry.path.clone(), reason));
+            }
+        }
+        if entries.is_empty() { Ok(()) } else { Err(Error::Uncommittable { entries }) }
+    }
+
+    fn forbidden(&self, delta: &Delta, uid: u32) -> Result<Option<String>> {
+        if delta.entry.kind == DiffKind::Metadata {
+            let owner = self.original.stamp(&delta.entry.path)?.map(|s| s.uid);
+            let not_ours = owner.is_some_and(|owner| owner != uid);
+            return Ok(not_ours.then(|| "it belongs to another user in the original".to_owned()));
+        }
+        for path in delta.entry.from.iter().chain([&delta.entry.path]) {
+            if let Some(reason) = self.unwritable(path, uid)? {
+                return Ok(Some(reason));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Why nothing can be put into or taken out of the directory that holds `path`.
+    fn unwritable(&self, path: &RelPath, uid: u32) -> Result<Option<String>> {
+        let Some(parent) = self.original.find_parent(path)? else { return Ok(None) };
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        if let Err(e) = rustix::fs::accessat(&parent, ".", access, AtFlags::EACCESS) {
+            let shown = parent.shown_self().display();
+            return Ok(Some(format!("{shown} cannot be written ({})", std::io::Error::from(e))));
+        }
+        let (dir, entry) = (parent.stamp_self()?, parent.stamp(path.name())?);
+        let sticky = dir.mode & 0o1000 != 0 && dir.uid != uid && entry.is_some_and(|e| e.uid != uid);
+        Ok(sticky
+            .then(|| "it belongs to another user, in a directory where only owners may remove".to_owned()))
+    }
 }
 
 type Verdict = Result<Present, (RelPath, String)>;

@@ -106,6 +106,11 @@ pub fn abort(files: &CommitFiles) -> Result<()> {
     clear(files)
 }
 
+/// Removes what a commit left outside the workspace, where the original itself is out of reach and nothing can be finished.
+pub fn forget(files: &CommitFiles) -> Result<()> {
+    clear(files)
+}
+
 /// The note goes last: as long as it is there, an interrupted clearing can be repeated.
 fn clear(files: &CommitFiles) -> Result<()> {
     for path in [files.journal(), files.prepared(), files.note()] {

@@ -140,7 +140,12 @@ fn stage_all(
     for (at, how) in how.iter().enumerate() {
         match how {
             How::LinkTo(first) => link_staged(&mut deltas, at, *first, &stage.root)?,
-            How::LinkToOriginal(path) => link_original(job, path, &deltas[at], at, &stage.root)?,
+            How::LinkToOriginal(path) => {
+                if let Some(seen) = link_original(job, path, &deltas[at], at, &stage.root)? {
+                    deltas[at].entry.new = Some(node_of(&seen));
+                    deltas[at].now = Some(seen);
+                }
+            }
             How::Nothing | How::New => continue,
         }
         stamps[at] = stage.root.as_dir()?.stamp(at.to_string().as_bytes())?;
@@ -251,8 +256,15 @@ fn link_staged(deltas: &mut [Delta], at: usize, first: usize, stage: &Root) -> R
     Ok(())
 }
 
-/// The sandbox linked a new name to a file it did not change: so does the commit, to the original's own file.
-fn link_original(job: &Prepare<'_>, kept: &RelPath, delta: &Delta, at: usize, stage: &Root) -> Result<()> {
+/// The sandbox linked a new name to a file it did not change: so does the commit, to the original's own file. Where that
+/// has moved on, the content is staged instead; what was staged then is returned.
+fn link_original(
+    job: &Prepare<'_>,
+    kept: &RelPath,
+    delta: &Delta,
+    at: usize,
+    stage: &Root,
+) -> Result<Option<Seen>> {
     let original = job.comparison.original;
     let to = at.to_string();
     let linked = original.parent_of(kept).and_then(|parent| {
@@ -262,11 +274,10 @@ fn link_original(job: &Prepare<'_>, kept: &RelPath, delta: &Delta, at: usize, st
     let expected = job.comparison.manifest.find(kept)?.and_then(|e| e.base);
     let found = stage.as_dir()?.stamp(to.as_bytes())?;
     match (linked, expected, found) {
-        (Ok(()), Some(base), Some(found)) if base.same_inode(&found) && base.same_state(&found) => Ok(()),
+        (Ok(()), Some(base), Some(found)) if base.same_inode(&found) && base.same_state(&found) => Ok(None),
         _ => {
-            // The original moved on: the content that the sandbox sees is what is meant.
             crate::remove_entry(&stage.as_dir()?, to.as_bytes())?;
-            stage_new(job.comparison.copy, delta, stage, at, &mut Vec::new()).map(drop)
+            stage_new(job.comparison.copy, delta, stage, at, &mut Vec::new()).map(|(seen, _)| Some(seen))
         }
     }
 }

@@ -11,10 +11,8 @@ const SETGID: u32 = 0o2000;
 /// The permission bits that are committed. An entry whose content stays may keep what the original has already.
 pub fn allowed_mode(delta: &Delta, seen: &Seen, notices: &mut Vec<Notice>) -> u32 {
     let wanted = seen.stamp.permissions();
-    let held = match (delta.entry.kind, &delta.base) {
-        (DiffKind::Metadata, Some(base)) => base.base.map_or(0, |s| s.permissions()),
-        _ => 0,
-    };
+    let held = if keeps_owner(delta, seen) { delta.base.as_ref().and_then(|b| b.base) } else { None };
+    let held = held.map_or(0, |s| s.permissions());
     // On a directory setgid only says which group new files get.
     let harmless = if seen.stamp.is_dir() { SETGID } else { 0 };
     let mut mode = wanted;
@@ -27,13 +25,17 @@ pub fn allowed_mode(delta: &Delta, seen: &Seen, notices: &mut Vec<Notice>) -> u3
     mode
 }
 
+/// Whether content and owner stay what they were: another owner would give the same bits other powers.
+fn keeps_owner(delta: &Delta, seen: &Seen) -> bool {
+    let before = delta.base.as_ref().and_then(|b| b.base).map(|s| (s.uid, s.gid));
+    delta.entry.kind == DiffKind::Metadata && before == Some(owner(delta, seen))
+}
+
 /// The attributes that are committed.
 pub fn allowed_xattrs(delta: &Delta, seen: &Seen, notices: &mut Vec<Notice>) -> Xattrs {
     let mut xattrs = seen.xattrs.clone();
-    let held = match (delta.entry.kind, &delta.base) {
-        (DiffKind::Metadata, Some(base)) => base.xattrs.get(CAPABILITY),
-        _ => None,
-    };
+    let base = delta.base.as_ref().filter(|_| keeps_owner(delta, seen));
+    let held = base.and_then(|b| b.xattrs.get(CAPABILITY));
     if xattrs.get(CAPABILITY).is_some_and(|wanted| Some(wanted) != held) {
         xattrs.remove(CAPABILITY);
         notices.push(notice(delta, "file capabilities removed".to_owned()));

@@ -41,9 +41,17 @@ impl Stage {
         })
     }
 
-    /// Removes the stage and what is left in it.
+    /// Removes the stage and what is left in it. It is gone at once and as a whole: a stage that is there is complete,
+    /// however often its removal was interrupted.
     pub fn discard(path: &Path) -> Result<()> {
-        crate::remove_tree(path)
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let done = path.with_file_name(format!("{name}-done"));
+        crate::remove_tree(&done)?;
+        match std::fs::rename(path, &done) {
+            Ok(()) => crate::remove_tree(&done),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(Error::io("remove", path, e)),
+        }
     }
 }
 
@@ -64,11 +72,11 @@ fn make(path: &Path, note: &Path) -> Result<Stage> {
     use std::os::unix::fs::DirBuilderExt;
     durable::write(note, path.as_os_str().as_bytes())?;
     // Left over from a commit that was killed before its journal was there.
-    crate::remove_tree(path)?;
-    std::fs::DirBuilder::new()
-        .mode(0o700)
-        .create(path)
-        .map_err(|e| Error::io("create directory", path, e))?;
+    Stage::discard(path)?;
+    let made = std::fs::DirBuilder::new().mode(0o700).create(path);
+    made.map_err(|e| Error::io("create directory", path, e))?;
+    // The journal may be on another filesystem: it must not outlive the stage that it speaks of.
+    durable::sync_dir(path.parent().unwrap_or(path))?;
     Ok(Stage { root: Root::open(path)? })
 }
 

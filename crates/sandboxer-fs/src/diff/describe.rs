@@ -64,7 +64,7 @@ fn describe(
     entry.old = base.as_ref().map(|b| base_node(b, old_hash));
     entry.new = seen.as_ref().map(node_of);
     entry.binary = is_binary(comparison, &entry);
-    entry.refused = seen.as_ref().and_then(|s| refusal(&s.stamp, links));
+    entry.refused = seen.as_ref().and_then(|s| refusal(s, links));
     entry.flags = flags_of(&entry.path, seen.as_ref());
     entry.moved = original_moved(comparison.original, &entry.path, base.as_ref(), buffer)?.is_some();
     // What was read is remembered: staging may link to the original, which moves its stamp and nothing else.
@@ -88,6 +88,8 @@ fn look(copy: &Root, path: &RelPath, listed: Stamp, buffer: &mut Vec<u8>) -> Res
     let fd = match parent.try_open(path.name(), flags, 0) {
         Ok(fd) => fd,
         Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(None),
+        // It is shown as what it is, and refused where it would have to be read.
+        Err(Errno::ACCESS) => return Ok(Some(plain(listed))),
         Err(e) => return Err(Error::io("open", copy.shown(path), e)),
     };
     describe_content(&fd, buffer).map(Some).map_err(|e| Error::io("read", copy.shown(path), e))
@@ -183,8 +185,13 @@ fn head(root: &Root, path: &RelPath) -> Option<Vec<u8>> {
 }
 
 /// Why an entry can never be committed.
-fn refusal(stamp: &Stamp, links: &Links) -> Option<String> {
+fn refusal(seen: &Seen, links: &Links) -> Option<String> {
+    let stamp = &seen.stamp;
     let text = match stamp.node_type() {
+        NodeType::File if seen.hash.is_none() => "it cannot be read; allow that with `chmod u+r`",
+        NodeType::Directory if !rustix::process::geteuid().is_root() && stamp.mode & 0o500 != 0o500 => {
+            "it cannot be looked into; allow that with `chmod u+rx`"
+        }
         NodeType::Fifo => "a named pipe is never committed",
         NodeType::Socket => "a socket is never committed",
         NodeType::Device | NodeType::Other => "a device is never committed",

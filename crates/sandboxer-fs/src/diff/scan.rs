@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use rustix::fs::FileType;
+use rustix::io::Errno;
 use sandboxer_core::Result;
 use sandboxer_core::model::RelPath;
 
@@ -94,7 +95,8 @@ impl Walker<'_> {
             // A directory that went away while we walk is found as a deletion the next time.
             Some(path) => match self.comparison.copy.open_dir(path) {
                 Ok(dir) => dir,
-                Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(()),
+                Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+                Err(Errno::ACCESS) => return self.unreadable(path, task.id),
                 Err(_) => self.comparison.copy.dir(Some(path))?,
             },
             None => self.comparison.copy.dir(None)?,
@@ -105,6 +107,14 @@ impl Walker<'_> {
         }
         let listed = list::sorted(&dir)?;
         self.match_names(task, &dir, listed, base.map(|c| c.entries).unwrap_or_default())
+    }
+
+    /// A directory that we may not look into: it differs by its mode at least, and nothing can be said of what it holds.
+    fn unreadable(&mut self, path: &RelPath, id: Option<DirId>) -> Result<()> {
+        let base = id.map(|id| self.comparison.manifest.own(id)).transpose()?;
+        let now = self.comparison.copy.stamp(path)?;
+        self.found.candidates.push(Candidate { path: path.clone(), base, now });
+        Ok(())
     }
 
     /// A directory's ctime tells of its content too, so what is compared is what can differ.
@@ -167,15 +177,18 @@ impl Walker<'_> {
     }
 
     fn present(&mut self, task: &DirTask, dir: &Dir, listed: Listed, before: Option<Entry>) -> Result<()> {
+        let is_dir = match listed.kind {
+            // Some filesystems' listings do not tell.
+            FileType::Unknown => dir.stamp(&listed.name)?.is_some_and(|s| s.is_dir()),
+            kind => kind == FileType::Directory,
+        };
         if !self.comparison.filter.is_all() || listed.name.starts_with(RESERVED) {
             let path = manifest::join(task.path.as_ref(), &listed.name)?;
-            if !self.comparison.filter.passes(&path, listed.kind == FileType::Directory) {
+            if !self.comparison.filter.passes(&path, is_dir) {
                 return Ok(());
             }
         }
-        if listed.kind == FileType::Directory
-            && let Some(child) = before.as_ref().and_then(|b| b.child)
-        {
+        if is_dir && let Some(child) = before.as_ref().and_then(|b| b.child) {
             // The directory's own task looks at the directory itself.
             let path = manifest::join(task.path.as_ref(), &listed.name)?;
             self.queue.push(DirTask { path: Some(path), id: Some(child) });

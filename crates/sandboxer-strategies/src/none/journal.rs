@@ -105,9 +105,38 @@ impl WriteLog {
             None => self.root.as_dir()?,
         };
         // Made beside its place: the state directory may be on another filesystem.
-        let change = tree::replace_file(&parent, &parent, path, content)?;
+        let temporary = self.announce(path)?;
+        let change = tree::replace_file((&parent, &temporary), &parent, path, content)?;
         parent.sync()?;
+        self.clear_temporary()?;
         Ok(change)
+    }
+
+    fn note(&self) -> PathBuf {
+        self.home.join("temporary")
+    }
+
+    /// The name of a temporary file beside `path`, in the resource itself. It is written down first, so that the next to
+    /// open this log removes what a crash leaves.
+    fn announce(&self, path: &RelPath) -> Result<String> {
+        self.clear_temporary()?;
+        let id = self.home.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = format!(".sandboxer-{id}");
+        let full = match path.parent() {
+            Some(parent) => parent.join(name.as_bytes()),
+            None => RelPath::single(name.as_bytes())?,
+        };
+        durable::write(&self.note(), full.as_bytes())?;
+        Ok(name)
+    }
+
+    /// Removes a temporary file that was announced.
+    pub fn clear_temporary(&self) -> Result<()> {
+        let Ok(noted) = std::fs::read(self.note()) else { return Ok(()) };
+        if let Ok(path) = RelPath::from_bytes(noted) {
+            sandboxer_fs::remove_below(&self.root, &path)?;
+        }
+        durable::remove(&self.note())
     }
 
     fn missing_dirs(&self, path: &RelPath) -> Result<Vec<RelPath>> {
@@ -299,8 +328,7 @@ impl WriteLog {
         let parent = self.root.parent_of(path)?;
         if old.is_some() {
             let kept = Root::open(self.place(write.first))?.as_dir()?;
-            let temporary = format!(".sandboxer-undo-{}", std::process::id());
-            sandboxer_fs::remove_entry(&parent, temporary.as_bytes())?;
+            let temporary = self.announce(path)?;
             copy_file((&kept, b"old"), (&parent, temporary.as_bytes()), Transfer::Prefer, &mut Vec::new())?;
             fs::renameat(&parent, temporary.as_str(), &parent, path.name())
                 .map_err(|e| Error::io("put back", self.root.shown(path), e))?;
@@ -308,6 +336,7 @@ impl WriteLog {
             parent.remove(path.name(), false)?;
         }
         parent.sync()?;
+        self.clear_temporary()?;
         Ok(true)
     }
 

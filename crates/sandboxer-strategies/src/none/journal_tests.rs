@@ -66,7 +66,7 @@ fn an_undo_that_was_interrupted_is_finished_by_the_next() {
     logged.log.write(&rel("made/new"), b"x").unwrap();
     logged.write("mine");
     fs::remove_file(logged.dir.path().join("resource/made/new")).unwrap();
-    let leftover = format!("resource/.sandboxer-undo-{}", std::process::id());
+    let leftover = format!("resource/{}", logged.log.announce(&rel("file")).unwrap());
     fs::write(logged.dir.path().join(&leftover), "half").unwrap();
     assert_eq!(logged.log.undo(0, &[]).unwrap(), 1);
     assert_eq!(logged.text(), "old");

@@ -145,6 +145,9 @@ impl SandboxStrategy for NoIsolation {
     }
 
     fn cleanup(&self, sandbox: &SandboxRef) -> Result<()> {
+        if let Ok(log) = self.open(sandbox) {
+            log.clear_temporary()?;
+        }
         match sandbox.text("dir") {
             Some(home) => sandboxer_fs::remove_tree(home.as_ref()),
             None => Ok(()),
