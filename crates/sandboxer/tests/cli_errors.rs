@@ -29,6 +29,10 @@ const TABLE: &[(&[&str], i32, &str, &str)] = &[
     (&["read", "try", "/etc/passwd"], 2, "usage", "absolute"),
     (&["read", "try", ""], 2, "usage", "empty"),
     (&["diff", "try", "a//b"], 2, "usage", "a//b"),
+    (&["create", "../home"], 5, "refused", "state directory"),
+    (&["diff", "try", "tpyo"], 4, "not_found", "tpyo"),
+    (&["commit", "try", "tpyo"], 4, "not_found", "tpyo"),
+    (&["rollback", "try", "tpyo", "hello.txt"], 4, "not_found", "tpyo"),
     (&["commit", "try", ".."], 2, "usage", ".."),
     (&["rollback", "try", "/"], 2, "usage", "/"),
     (&["restore", "try", "nope"], 4, "not_found", "sandbox checkpoints try"),
@@ -267,4 +271,37 @@ fn walk(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let below = |path: std::path::PathBuf| if path.is_dir() { walk(&path) } else { vec![path] };
     entries.flat_map(below).collect()
+}
+
+#[test]
+fn a_lost_state_points_at_adopt() {
+    let world = World::with_sandbox();
+    for name in ["state.db", "state.db-wal", "state.db-shm"] {
+        let _ = fs::remove_file(world.path("home").join(name));
+    }
+    assert!(world.run(&["list"]).stderr.contains("sandbox adopt"));
+    let hints = world.json_error(&["get", "try"], 4)["hints"].to_string();
+    assert!(hints.contains("sandbox adopt"), "{hints}");
+    world.ok(&["adopt"]);
+    assert!(!world.json_error(&["get", "nobody"], 4)["hints"].to_string().contains("adopt"));
+}
+
+#[test]
+fn a_sandbox_of_a_strategy_that_is_not_configured_any_more_is_told_and_logged_once() {
+    let world = World::new();
+    let config = "user/.config/sandboxer/config.yaml";
+    let mine = "sandbox:\n  custom_strategies:\n    mine: {module: 'builtin:filesystem_copy'}\n";
+    world.file(config, mine);
+    world.ok(&["create", "--name", "try", "-s", "mine"]);
+    fs::remove_file(world.path(config)).unwrap();
+    let error = world.json_error(&["destroy", "try"], 4);
+    assert!(error["hints"].to_string().contains("custom_strategies"), "{error}");
+    let listed = world.run(&["list"]);
+    assert!(listed.stderr.contains("could not recover sbx_"), "{}", listed.stderr);
+    assert!(!listed.stderr.contains("recovered"), "{}", listed.stderr);
+    let logged = |world: &World| world.json(&["log"])["operations"].as_array().unwrap().len();
+    assert_eq!(logged(&world), logged(&world));
+    world.file(config, mine);
+    world.ok(&["list"]);
+    assert_eq!(world.json(&["list"])["sandboxes"], serde_json::json!([]));
 }

@@ -247,3 +247,13 @@ fn what_has_expired_goes_unless_something_is_pending() {
     assert!(!ran.stdout.contains("clean") && ran.stdout.contains("busy"), "{}", ran.stdout);
     assert!(world.ok(&["gc", "--dry-run"]).is_empty());
 }
+
+#[test]
+fn a_file_is_edited_and_not_entered() {
+    let world = World::new();
+    let told = world.run(&["create", "hello.txt", "--name", "one", "-s", "filesystem_copy"]).stderr;
+    assert!(told.contains("edit it: \"$(sandbox path one)\"") && !told.contains("cd "), "{told}");
+    // By its name it is there, changed or not.
+    assert_eq!(world.run(&["commit", "one", "hello.txt"]).code, 0);
+    assert_eq!(world.run(&["commit", "one", "other.txt"]).code, 4);
+}

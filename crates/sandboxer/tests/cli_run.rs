@@ -177,8 +177,12 @@ fn a_terminal_is_asked_and_can_commit() {
     let world = World::new();
     let Some(ran) = in_terminal(&world, CHANGE, "what\nd\nc\n") else { return };
     assert_eq!(ran.code, 0, "{}", ran.stdout);
-    for part in ["[c]ommit, [d]iff, [k]eep, [x] discard?", "type c, d, k or x", "+new", "committed 1 change"]
-    {
+    for part in [
+        "[c]ommit, [d]iff, [k]eep (default), [x] discard?",
+        "type c, d, k or x",
+        "+new",
+        "committed 1 change",
+    ] {
         assert!(ran.stdout.contains(part), "{part} is missing:\n{}", ran.stdout);
     }
     assert_eq!(world.text("project/new.txt"), "new\n");
@@ -192,5 +196,7 @@ fn a_terminal_can_discard_or_keep() {
     assert_eq!(open_sandboxes(&world), 0);
     in_terminal(&world, CHANGE, "k\n").unwrap();
     assert_eq!(open_sandboxes(&world), 1);
+    in_terminal(&world, CHANGE, "\n").unwrap();
+    assert_eq!(open_sandboxes(&world), 2, "Enter keeps");
     assert!(!world.path("project/new.txt").exists());
 }

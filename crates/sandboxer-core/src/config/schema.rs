@@ -53,7 +53,8 @@ struct CopySection {
 
 /// Everything that `text`, the content of `file`, sets.
 pub(super) fn parse(text: &str, file: &Path) -> Result<Vec<Entry>> {
-    let document = yaml::parse::<Document>(text, file)?.unwrap_or_default();
+    let document = yaml::parse::<Document>(text, file).map_err(|error| keyed(error, text))?;
+    let document = document.unwrap_or_default();
     let (sandbox, state, copy) = (
         document.sandbox.unwrap_or_default(),
         document.state.unwrap_or_default(),
@@ -61,13 +62,15 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<Vec<Entry>> {
     );
     let mut entries = Entries { file, found: Vec::new() };
     entries.text("sandbox.strategy", sandbox.strategy)?;
-    entries.add(sandbox.custom_strategies, custom_strategies)?;
+    entries.add("sandbox.custom_strategies", sandbox.custom_strategies, custom_strategies)?;
     entries.text("sandbox.default_ttl", sandbox.default_ttl)?;
     entries.text("state.lock_wait", state.lock_wait)?;
     entries.text("state.scratch", state.scratch)?;
-    entries.add(copy.include, |list| Ok(Setting::Include(keys::patterns(list.into_iter())?)))?;
-    entries.add(copy.exclude, |list| Ok(Setting::Exclude(keys::patterns(list.into_iter())?)))?;
-    entries.add(copy.threads, |count| Ok(Setting::Threads(keys::threads(count)?)))?;
+    entries
+        .add("copy.include", copy.include, |list| Ok(Setting::Include(keys::patterns(list.into_iter())?)))?;
+    entries
+        .add("copy.exclude", copy.exclude, |list| Ok(Setting::Exclude(keys::patterns(list.into_iter())?)))?;
+    entries.add("copy.threads", copy.threads, |count| Ok(Setting::Threads(keys::threads(count)?)))?;
     entries.text("actor_type", document.actor_type)?;
     entries.text("project", document.project)?;
     Ok(entries.found)
@@ -88,24 +91,60 @@ struct Entries<'a> {
 
 impl Entries<'_> {
     fn text(&mut self, key: &str, value: Option<Spanned<String>>) -> Result<()> {
-        self.add(value, |text| Setting::from_text(key, &text))
+        self.add(key, value, |text| Setting::from_text(key, &text))
     }
 
-    fn add<T>(&mut self, value: Option<Spanned<T>>, read: impl FnOnce(T) -> Result<Setting>) -> Result<()> {
+    fn add<T>(
+        &mut self,
+        key: &str,
+        value: Option<Spanned<T>>,
+        read: impl FnOnce(T) -> Result<Setting>,
+    ) -> Result<()> {
         let Some(spanned) = value else { return Ok(()) };
         let line = Some(spanned.referenced.line()).filter(|line| *line > 0);
-        let setting = read(spanned.value).map_err(|error| located(error, self.file, line))?;
+        let setting = read(spanned.value).map_err(|error| located(error, key, self.file, line))?;
         self.found.push(Entry { setting, line });
         Ok(())
     }
 }
 
 /// A complaint about a value, told as a complaint about its place in the file.
-fn located(error: Error, file: &Path, line: Option<u64>) -> Error {
+fn located(error: Error, key: &str, file: &Path, line: Option<u64>) -> Error {
     match error {
-        Error::Usage { message, hint } => Error::Config { file: file.to_path_buf(), line, message, hint },
+        Error::Usage { message, hint } => {
+            let message = format!("{key}: {message}");
+            Error::Config { file: file.to_path_buf(), line, message, hint }
+        }
         other => other,
     }
+}
+
+/// The parser's complaint about a value, with the key that stands on its line: it knows the line alone.
+fn keyed(error: Error, text: &str) -> Error {
+    match error {
+        Error::Config { file, line: Some(line), message, hint } => {
+            let message = match key_on(text, line) {
+                Some(key) => format!("{key}: {message}"),
+                None => message,
+            };
+            Error::Config { file, line: Some(line), message, hint }
+        }
+        other => other,
+    }
+}
+
+/// The key of ours that is set on that line, with its section; nothing where the line is written in any other way.
+fn key_on(text: &str, line: u64) -> Option<&'static str> {
+    let lines: Vec<&str> = text.lines().take(usize::try_from(line).ok()?).collect();
+    let (last, above) = lines.split_last()?;
+    let name = last.split_once(':')?.0;
+    let is_section = |line: &&&str| line.starts_with(|c: char| c.is_ascii_alphabetic());
+    let section = above.iter().rev().find(is_section).and_then(|line| line.split_once(':'));
+    let full = match (name.starts_with(' '), section) {
+        (true, Some((section, _))) => format!("{section}.{}", name.trim()),
+        _ => name.to_owned(),
+    };
+    keys::KEYS.iter().map(|key| key.name).find(|key| *key == full)
 }
 
 #[cfg(test)]
@@ -188,16 +227,33 @@ project: shop
     #[test]
     fn a_wrong_value_names_its_line() {
         let table = [
-            ("project: shop\nactor_type: robot\n", 2, "\"robot\" is not an actor type"),
-            ("sandbox:\n  default_ttl: 5 minutes\n", 2, "\"5 minutes\" is not a duration"),
-            ("copy:\n\n  threads: 0\n", 3, "\"0\" is not a number of threads from 1 to 256"),
-            ("state:\n  scratch: here\n", 2, "\"here\" is not an absolute path"),
+            ("project: shop\nactor_type: robot\n", 2, "actor_type: \"robot\" is not an actor type"),
+            (
+                "sandbox:\n  default_ttl: 5 minutes\n",
+                2,
+                "sandbox.default_ttl: \"5 minutes\" is not a duration",
+            ),
+            ("copy:\n\n  threads: 0\n", 3, "copy.threads: \"0\" is not a number of threads from 1 to 256"),
+            ("state:\n  scratch: here\n", 2, "state.scratch: \"here\" is not an absolute path"),
             ("sandbox:\n  stratgy: none\n", 2, "unknown key \"stratgy\""),
         ];
         for (text, line, message) in table {
             assert_eq!(complaint(text), (Some(line), message.to_owned()));
         }
         assert_eq!(complaint("copy:\n  exclude: target\n").0, Some(2));
-        assert_eq!(complaint("copy:\n  exclude: [\"\"]\n").1, "\"\" is not a pattern");
+        assert_eq!(complaint("copy:\n  exclude: [\"\"]\n").1, "copy.exclude: \"\" is not a pattern");
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_type_names_its_key() {
+        for (text, key) in [
+            ("copy:\n  exclude: []\n  threads: lots\n", "copy.threads: "),
+            ("sandbox:\n  strategy: 12\n", "sandbox.strategy: "),
+            ("# first\nproject: [a]\n", "project: "),
+        ] {
+            let (_, message) = complaint(text);
+            assert!(message.starts_with(key) && message.len() > key.len(), "{text:?}: {message}");
+        }
+        assert!(complaint("copy: {threads: lots}\n").0.is_some());
     }
 }

@@ -28,6 +28,11 @@ impl SandboxManager {
         Ok(adopted)
     }
 
+    /// How many sandboxes are on disk that [`SandboxManager::adopt`] could register.
+    pub fn count_adoptable(&self) -> Result<usize> {
+        self.find_unknown().map(|found| found.len())
+    }
+
     fn find_unknown(&self) -> Result<Vec<Descriptor>> {
         let mut found = Vec::new();
         for directory in subdirectories(&self.sandboxes_dir(), "sbx_")? {

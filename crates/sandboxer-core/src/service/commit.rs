@@ -28,6 +28,7 @@ impl SandboxManager {
         self.permit_on(target, "commit")?;
         let (_lock, target) = self.lock_open(target)?;
         self.check_abilities(&target, request)?;
+        self.check_paths(&target, &request.paths)?;
         let mode = if target.workspaces.len() == 1 { WHOLE } else { TWO_PHASE };
         let names: Vec<&str> = target.workspaces.iter().map(|w| w.name.as_str()).collect();
         let details = json!({"mode": mode, "workspaces": names, "message": request.message});

@@ -2,7 +2,7 @@
 //!
 //! Reading and diffing take no lock: they work while a command runs in the sandbox, and any number of them at once.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -51,6 +51,7 @@ impl SandboxManager {
         paths_need_one_workspace(target, paths)?;
         self.permit_on(target, "diff")?;
         self.check_open(&target.sandbox)?;
+        self.check_paths(target, paths)?;
         self.diff_unasked(target, paths)
     }
 
@@ -75,8 +76,32 @@ impl SandboxManager {
         for workspace in target.workspaces.iter().filter(|_| !paths.is_empty()) {
             self.check_scoped_rollback(workspace)?;
         }
+        self.check_paths(&target, paths)?;
         let work = || per_workspace(&target, |workspace| self.rollback_one(workspace, paths));
         self.logged(&target.sandbox.id, "rollback", work, |results| told_rollback(results, "rolled back"))
+    }
+
+    /// A path that is nowhere is a mistyped one: not in the workspace, not in its base, and not among the differences
+    /// (where it may be one that has gone from both). The differences are looked at only for such a path.
+    pub(super) fn check_paths(&self, target: &Target, paths: &[RelPath]) -> Result<()> {
+        for workspace in &target.workspaces {
+            if !self.capabilities_of(workspace)?.file_tree {
+                continue;
+            }
+            let missing: Vec<_> = paths.iter().filter(|path| !is_there(workspace, path)).collect();
+            if missing.is_empty() {
+                continue;
+            }
+            let view = self.strategy_of(workspace)?.diff(&workspace.sandbox_ref);
+            let view = view.map_err(in_workspace(&target.sandbox, workspace))?;
+            let is_nowhere =
+                |path: &&&RelPath| !view.entries.iter().any(|e| e.is_selected(std::slice::from_ref(**path)));
+            if let Some(path) = missing.iter().find(is_nowhere) {
+                let error = Error::not_found("file", path.to_string());
+                return Err(in_workspace(&target.sandbox, workspace)(error));
+            }
+        }
+        Ok(())
     }
 
     fn rollback_one(&self, workspace: &Workspace, paths: &[RelPath]) -> Result<RollbackResult> {
@@ -109,6 +134,16 @@ impl SandboxManager {
             _ => Err(Error::not_found("sandbox", sandbox.name.as_str())),
         }
     }
+}
+
+/// Whether the workspace or its base has anything at `path`. It only asks whether something is there, and opens nothing.
+fn is_there(workspace: &Workspace, path: &RelPath) -> bool {
+    let roots = ["path", "base"].into_iter().filter_map(|key| workspace.sandbox_ref.text(key));
+    roots.map(Path::new).any(|root| match root.is_dir() {
+        true => root.join(path.as_path()).symlink_metadata().is_ok(),
+        // A single file is called by its name.
+        false => root.file_name() == Some(path.as_path().as_os_str()),
+    })
 }
 
 /// Does `work` in each workspace, in order; says which one an error is about.

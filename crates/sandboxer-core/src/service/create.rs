@@ -49,6 +49,7 @@ impl SandboxManager {
         resources: Vec<(Option<String>, Resource)>,
     ) -> Result<Created> {
         let naming = check_request(request, &resources)?;
+        refuse_own_state(&self.parts.home, &resources)?;
         let wanted = self.design(request, resources)?;
         for workspace in &wanted.workspaces {
             self.permit(&request.consumer, "create", workspace.resource.id.as_str())?;
@@ -288,6 +289,23 @@ fn refuse_nested(resources: &[(Option<String>, Resource)]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A sandbox of the state directory would hold itself, and its commit would write over the state of all others.
+fn refuse_own_state(home: &Path, resources: &[(Option<String>, Resource)]) -> Result<()> {
+    // A state directory that is not there yet has nothing in it.
+    let Ok(home) = home.canonicalize() else { return Ok(()) };
+    let is_ours = |resource: &Resource| {
+        let path = resource.path();
+        path.canonicalize().is_ok_and(|path| path.starts_with(&home))
+    };
+    match resources.iter().find(|(_, resource)| is_ours(resource)) {
+        None => Ok(()),
+        Some((_, resource)) => Err(Error::Refused {
+            reason: format!("{} lies in the state directory {}", resource.location, home.display()),
+            hint: Some("name the original instead, or use another state directory: --home DIR".to_owned()),
+        }),
+    }
 }
 
 fn expiry(created_at: Timestamp, ttl: Option<SignedDuration>) -> Result<Option<Timestamp>> {

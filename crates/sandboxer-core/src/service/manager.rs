@@ -100,11 +100,12 @@ impl SandboxManager {
 
     /// The strategy that made a workspace.
     pub(super) fn strategy_of(&self, workspace: &Workspace) -> Result<Arc<dyn SandboxStrategy>> {
-        self.strategy(&workspace.sandbox_ref.strategy_name)
+        self.strategy(&workspace.sandbox_ref.strategy_name).map_err(no_longer_registered)
     }
 
     pub(super) fn capabilities_of(&self, workspace: &Workspace) -> Result<&Capabilities> {
-        Ok(&self.parts.registry.get(&workspace.sandbox_ref.strategy_name)?.capabilities)
+        let entry = self.parts.registry.get(&workspace.sandbox_ref.strategy_name);
+        Ok(&entry.map_err(no_longer_registered)?.capabilities)
     }
 
     /// Asks whether `consumer` may do `action` on `scope`.
@@ -170,6 +171,15 @@ impl SandboxManager {
     pub(super) fn log_failure(&self, operation: &Operation, error: Error) -> Error {
         let _ = self.store.end(&failure(operation, &error));
         error
+    }
+}
+
+/// A sandbox's own strategy was registered when it was made, so it is the configuration that is missing, not a name that
+/// is mistyped: no other name comes near.
+fn no_longer_registered(error: Error) -> Error {
+    match error {
+        Error::NotFound { what: "strategy", name, .. } => Error::not_found("registered strategy", name),
+        other => other,
     }
 }
 

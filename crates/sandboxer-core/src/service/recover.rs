@@ -24,7 +24,7 @@ impl SandboxManager {
         for id in self.store.unfinished()? {
             match self.recover_if_free(&id) {
                 Ok(recovered) => all.extend(recovered),
-                Err(error) => all.push(told(&id, format!("could not be recovered: {}", explain(&error)))),
+                Err(error) => all.push(Recovered { failed: true, ..told(&id, explain(&error)) }),
             }
         }
         Ok(all)
@@ -45,6 +45,8 @@ impl SandboxManager {
                 Ok(vec![self.remove_half_made(&sandbox)?])
             }
             SandboxState::Destroying => {
+                // Tried before it is logged: what fails again at every command is told, and not logged each time.
+                self.cleanup_workspaces(&sandbox)?;
                 self.destroy_locked(&sandbox)?;
                 self.remove_leftovers(id)?;
                 Ok(vec![told(id, format!("finished destroying sandbox {}", sandbox.name))])
@@ -117,7 +119,7 @@ impl SandboxManager {
             0 => format!("finished commit {}", operation.id),
             n => format!("finished commit {} but for {}", operation.id, counted(n, "conflict")),
         };
-        Ok(Recovered { sandbox_id: operation.sandbox_id.clone(), message, conflicts })
+        Ok(Recovered { sandbox_id: operation.sandbox_id.clone(), message, conflicts, failed: false })
     }
 
     fn end_quietly(&self, operation: &Operation, state: &'static str, summary: &str) -> Result<Recovered> {
@@ -150,7 +152,7 @@ fn target_of(sandbox: &Sandbox, operation: &Operation) -> Target {
 }
 
 fn told(id: &SandboxId, message: String) -> Recovered {
-    Recovered { sandbox_id: id.clone(), message, conflicts: Vec::new() }
+    Recovered { sandbox_id: id.clone(), message, conflicts: Vec::new(), failed: false }
 }
 
 fn end(operation: &Operation, state: &'static str, summary: &str) -> OperationEnd {

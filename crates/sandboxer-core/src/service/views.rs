@@ -249,8 +249,10 @@ pub struct GcReport {
 pub struct Recovered {
     /// The sandbox.
     pub sandbox_id: SandboxId,
-    /// One sentence: `finished commit op_…`, `removed a half-made sandbox`.
+    /// One sentence: `finished commit op_…`, `removed a half-made sandbox`; or why it could not be recovered.
     pub message: String,
+    /// Whether it could not be recovered now; the next command tries again.
+    pub failed: bool,
     /// Conflicts left for a person, if any.
     pub conflicts: Vec<crate::model::Conflict>,
 }

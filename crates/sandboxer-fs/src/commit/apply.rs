@@ -56,7 +56,7 @@ struct Run<'a> {
 
 fn placed(journal: &Journal) -> HashMap<&RelPath, &Stamp> {
     let place = |step| match step {
-        &Step::Place { ref path, ref new, .. } => Some((path, new)),
+        Step::Place { path, new, .. } => Some((path, new)),
         _ => None,
     };
     journal.steps.iter().filter_map(place).collect()

@@ -156,8 +156,10 @@ impl CliError {
     /// The same error, its hints naming what the user typed for `ID`.
     pub fn aimed_at(mut self, selector: &str) -> Self {
         let word = format!(" {}", shell_word(selector));
+        // A hint that names a workspace replaces the one that was typed.
+        let sandbox = format!(" {}:", shell_word(selector.split(':').next().unwrap_or(selector)));
         for hint in &mut self.hints {
-            *hint = hint.replace(" ID", &word);
+            *hint = hint.replace(" ID:", &sandbox).replace(" ID", &word);
         }
         self
     }
@@ -201,6 +203,11 @@ fn explain(error: &Error) -> CliError {
     told.path = path_of(root).map(|path| Box::new(PathText::new(path.as_os_str().as_bytes())));
     told.details = details_of(root);
     told.hints = hints_of(root);
+    if let (Error::Workspace { workspace, .. }, Kind::Conflict | Kind::Refused) = (error, told.kind) {
+        // Their hints take paths, and a path lies in one workspace.
+        let one = format!(" ID:{}", shell_word(workspace));
+        told.hints.iter_mut().for_each(|hint| *hint = hint.replace(" ID", &one));
+    }
     told
 }
 
@@ -352,6 +359,9 @@ fn not_found_hints(what: &str, similar: &[String]) -> Vec<String> {
         "sandbox" => "`sandbox list` shows what there is",
         "workspace" => "`sandbox get ID` shows its workspaces",
         "checkpoint" => "`sandbox checkpoints ID` shows what there is",
+        "registered strategy" => {
+            "the sandbox was made with a configuration that registers it (sandbox.custom_strategies), which is missing now: give it with --config FILE"
+        }
         "strategy" => "`sandbox strategies` shows what there is",
         "resource type" | "type" => "`sandbox types` shows what there is",
         _ => return hints,
@@ -419,6 +429,24 @@ mod tests {
         assert_eq!(told.exit, 3);
         assert_eq!(told.details.len(), 2);
         assert!(told.message.starts_with("workspace w: 2 paths changed"), "{}", told.message);
+    }
+
+    #[test]
+    fn hints_with_paths_name_the_workspace_they_lie_in() {
+        for typed in ["try", "try:w"] {
+            let inner = Box::new(Error::Conflict { conflicts: vec![conflict("a")] });
+            let told = CliError::from(Error::Workspace { workspace: "w".into(), source: inner });
+            let told = told.aimed_at(typed);
+            assert!(told.hints[1].contains("`sandbox rollback try:w a`"), "{typed}: {:?}", told.hints);
+            assert!(told.hints[2].contains("`sandbox commit try:w PATH…`"), "{typed}: {:?}", told.hints);
+        }
+    }
+
+    #[test]
+    fn a_strategy_that_is_gone_points_at_the_configuration() {
+        let told = CliError::from(Error::not_found("registered strategy", "mine"));
+        assert_eq!(told.exit, 4);
+        assert!(told.hints[0].contains("--config"), "{:?}", told.hints);
     }
 
     #[test]

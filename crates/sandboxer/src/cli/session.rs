@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sandboxer::wiring::{self, Setup};
+use sandboxer_core::Error;
 use sandboxer_core::config::{self, Settings, TrustStore};
 use sandboxer_core::model::Conflict;
 use sandboxer_core::service::{GcReport, Recovered, SandboxManager, Target};
@@ -12,6 +13,10 @@ use super::output::{self, Ui, shell_word};
 use super::places::Places;
 use super::progress;
 use super::signals::Signals;
+
+/// What to do about sandboxes that are on disk and not in the state.
+pub const ADOPT: &str =
+    "there are sandboxes on disk that the state has lost: `sandbox adopt` finds them again";
 
 /// The command line's surroundings.
 pub struct App {
@@ -91,7 +96,10 @@ impl App {
 
     fn tell_recovered(&self, recovered: &Recovered) {
         let message = output::sentence(&recovered.message);
-        self.ui.note(format_args!("recovered {}: {message}", recovered.sandbox_id));
+        match recovered.failed {
+            true => self.ui.warn(format_args!("could not recover {}: {message}", recovered.sandbox_id)),
+            false => self.ui.note(format_args!("recovered {}: {message}", recovered.sandbox_id)),
+        }
         for conflict in &recovered.conflicts {
             self.ui.warn(conflict_sentence(conflict));
         }
@@ -110,12 +118,22 @@ impl App {
 impl Session {
     /// What `ID` or `ID:WORKSPACE` names.
     pub fn find(&self, selector: &str) -> Result<Target, CliError> {
-        Ok(self.manager.find(selector)?)
+        self.manager.find(selector).map_err(|error| self.or_lost(error))
     }
 
     /// The same, those that are gone included.
     pub fn find_any(&self, selector: &str) -> Result<Target, CliError> {
-        Ok(self.manager.find_any(selector)?)
+        self.manager.find_any(selector).map_err(|error| self.or_lost(error))
+    }
+
+    /// A sandbox that is not known may be one whose database was lost.
+    fn or_lost(&self, error: Error) -> CliError {
+        let unknown = matches!(error.root(), Error::NotFound { what: "sandbox", .. });
+        let told = CliError::from(error);
+        match self.manager.count_adoptable() {
+            Ok(1..) if unknown => told.hint(ADOPT),
+            _ => told,
+        }
     }
 }
 

@@ -196,3 +196,32 @@ fn every_use_case_asks_for_permission() {
     }
     assert_eq!(world.manager().log(None, 10).unwrap().len(), 1, "nothing but the creation happened");
 }
+
+#[test]
+fn a_path_that_is_nowhere_is_not_found_and_one_without_a_difference_is_fine() {
+    use crate::model::CommitRequest;
+    let world = World::new();
+    let (manager, target) = world.one();
+    let commit = |paths: &[RelPath]| {
+        let request = CommitRequest { paths: paths.to_vec(), ..CommitRequest::default() };
+        manager.commit(&target, &request).map(drop)
+    };
+    let all = |paths: &[RelPath]| {
+        [manager.diff(&target, paths).map(drop), commit(paths), manager.rollback(&target, paths).map(drop)]
+    };
+    let operations = manager.log(None, 100).unwrap().len();
+    for result in all(&[path("a"), path("tpyo")]) {
+        assert_eq!(result.unwrap_err().to_string(), "no file \"tpyo\"");
+    }
+    assert_eq!(manager.log(None, 100).unwrap().len(), operations, "nothing was begun");
+    all(&[path("a")]).into_iter().for_each(|result| result.unwrap());
+}
+
+#[test]
+fn a_path_that_is_only_a_difference_is_found() {
+    let world = World::new();
+    let (manager, target) = world.one();
+    fs::remove_file(manager.sandbox_path(&target).unwrap().join("a")).unwrap();
+    assert_eq!(manager.diff(&target, &[path("a")]).unwrap().workspaces[0].entries.len(), 1);
+    assert!(matches!(manager.diff(&target, &[path("a/b")]), Err(Error::NotFound { what: "file", .. })));
+}

@@ -299,3 +299,19 @@ fn a_living_creation_of_the_same_plan_is_waited_for_and_then_busy() {
     assert!(matches!(error, Error::Busy { .. }), "{error}");
     assert_eq!(manager.recover().unwrap(), [], "what is alive is not recovered");
 }
+
+#[test]
+fn the_state_directory_and_what_lies_in_it_are_no_resources() {
+    let world = World::new();
+    let (manager, target) = world.one();
+    let link = world.temp.path().join("link");
+    std::os::unix::fs::symlink(world.home(), &link).unwrap();
+    let before = world.leftovers();
+    for inside in [world.home(), link.join("scratch"), manager.sandbox_path(&target).unwrap()] {
+        let error = manager.get_or_create_sandbox(&request(&[&inside])).unwrap_err();
+        assert!(matches!(&error, Error::Refused { .. }), "{error}");
+        assert!(error.to_string().contains("lies in the state directory"), "{error}");
+    }
+    assert_eq!(world.leftovers(), before);
+    assert_eq!(manager.list(true).unwrap().len(), 1);
+}

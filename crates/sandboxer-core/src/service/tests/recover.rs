@@ -204,3 +204,36 @@ fn what_cannot_be_recovered_is_told_and_holds_nobody_else_up() {
     world.manager().recover().unwrap();
     assert_eq!(manager.list(false).unwrap().len(), 1);
 }
+
+#[test]
+fn a_destroy_that_keeps_failing_is_told_each_time_and_logged_once() {
+    let world = World::new();
+    let (manager, target) = world.one();
+    world.script.at("cleanup", Fault::AlwaysFail);
+    manager.destroy(&target).unwrap_err();
+    let logged = manager.log(None, 100).unwrap().len();
+    for _ in 0..3 {
+        let told = world.manager().recover().unwrap();
+        assert!(told.len() == 1 && told[0].failed, "{told:?}");
+    }
+    assert_eq!(manager.log(None, 100).unwrap().len(), logged);
+    world.script.calm();
+    assert!(!world.manager().recover().unwrap()[0].failed);
+    assert_eq!(last(&manager, "destroy").0, "done");
+    assert_eq!(world.leftovers(), [""; 0]);
+}
+
+#[test]
+fn a_sandbox_whose_strategy_is_gone_says_so_and_stays() {
+    let world = World::new();
+    let (_, target) = world.one();
+    let parts = ManagerParts { registry: crate::registry::StrategyRegistry::new(), ..world.parts() };
+    let manager = SandboxManager::open(parts).unwrap();
+    for error in [manager.destroy(&target).unwrap_err(), manager.diff(&target, &[]).map(drop).unwrap_err()] {
+        assert!(matches!(&error, Error::NotFound { what: "registered strategy", .. }), "{error}");
+    }
+    assert!(manager.recover().unwrap()[0].failed);
+    assert_eq!(world.leftovers().len(), 2, "nothing of it was removed");
+    world.manager().recover().unwrap();
+    assert_eq!(world.leftovers(), [""; 0]);
+}

@@ -3,14 +3,14 @@ use std::path::{Path, PathBuf};
 
 use sandboxer_core::config::parse_ttl;
 use sandboxer_core::model::PlanId;
-use sandboxer_core::service::{Consumer, CreateRequest, Created, Input};
+use sandboxer_core::service::{Consumer, CreateRequest, Created, Input, Sandbox, Target, Workspace};
 use serde_json::Value;
 
 use super::get::describe;
 use crate::cli::error::CliError;
 use crate::cli::json::SandboxDocument;
 use crate::cli::output::{self, shell_word};
-use crate::cli::session::{App, Session, current_dir};
+use crate::cli::session::{App, Session, current_dir, typed};
 use crate::cli::{Outcome, exit};
 
 /// Make a sandbox of one or more directories or files
@@ -175,17 +175,21 @@ fn tell(app: &mut App, created: &Created) -> Outcome {
         let (requested, used) = (&workspace.requested_strategy, &workspace.sandbox_ref.strategy_name);
         app.ui.note(format_args!("{requested} does not work here, so it is {used}"));
     }
-    let name = shell_word(&sandbox.name);
-    match sandbox.workspaces.as_slice() {
-        [_] => app.ui.next("work in it:", &format!("cd \"$(sandbox path {name})\"")),
-        [first, ..] => {
-            let workspace = shell_word(&format!("{}:{}", sandbox.name, first.name));
-            app.ui.next("work in it:", &format!("cd \"$(sandbox path {workspace})\""));
-        }
-        [] => {}
+    if let Some(first) = sandbox.workspaces.first() {
+        tell_where(app, sandbox, first);
     }
-    app.ui.next("then:", &format!("sandbox diff {name}"));
+    app.ui.next("then:", &format!("sandbox diff {}", shell_word(&sandbox.name)));
     Ok(exit::OK)
+}
+
+/// How to get at the first workspace: into a directory, or at a file.
+fn tell_where(app: &App, sandbox: &Sandbox, first: &Workspace) {
+    let target = Target { sandbox: sandbox.clone(), workspaces: vec![first.clone()] };
+    let path = format!("\"$(sandbox path {})\"", typed(&target));
+    match first.resource.path().is_file() {
+        true => app.ui.next("edit it:", &path),
+        false => app.ui.next("work in it:", &format!("cd {path}")),
+    }
 }
 
 #[cfg(test)]

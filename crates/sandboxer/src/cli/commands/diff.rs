@@ -98,9 +98,16 @@ fn tell_next(app: &App, args: &Args, target: &Target, diff: &TargetDiff) {
         return;
     }
     app.ui.note(format_args!("{}: {}", count(summary.total, "change"), summary.text()));
-    app.ui.next("see the content:", &format!("sandbox diff {name}{paths} --patch"));
+    app.ui.next("see the content:", &format!("sandbox diff {}{paths} --patch", with_changes(target, diff)));
     app.ui.next("make it real:   ", &format!("sandbox commit {name}{paths}"));
     app.ui.next("throw it away:  ", &format!("sandbox rollback {name}{paths}"));
+}
+
+/// What to type for the workspace whose patch to see: the first that has one.
+fn with_changes(target: &Target, diff: &TargetDiff) -> String {
+    let changed = diff.workspaces.iter().find(|w| !w.entries.is_empty());
+    let workspaces = changed.map(|w| w.workspace.clone()).into_iter().collect();
+    typed(&Target { sandbox: target.sandbox.clone(), workspaces })
 }
 
 /// A patch has one root, so it is of one workspace.

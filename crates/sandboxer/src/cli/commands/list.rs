@@ -3,9 +3,10 @@ use sandboxer::wiring;
 use sandboxer_core::service::Sandbox;
 use serde::Serialize;
 
+use crate::cli::error::CliError;
 use crate::cli::json::SandboxDocument;
 use crate::cli::output::{self, age, expiry, table};
-use crate::cli::session::App;
+use crate::cli::session::{ADOPT, App};
 use crate::cli::{Outcome, exit};
 
 /// List the sandboxes, newest first
@@ -30,12 +31,12 @@ struct Document<'a> {
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
-    // Nothing was ever made here: answer without opening a thing.
-    let found =
-        if wiring::has_state(&app.places.home) { app.open()?.manager.list(args.all)? } else { Vec::new() };
+    let (found, lost) = look(app, args)?;
     if app.ui.json {
         let sandboxes = found.iter().map(SandboxDocument::of).collect();
         app.ui.document(&Document { sandboxes })?;
+    } else if found.is_empty() && lost {
+        app.ui.note(format_args!("no sandboxes; {ADOPT}"));
     } else if found.is_empty() {
         app.ui.next("no sandboxes; make one with", "sandbox create");
     } else {
@@ -45,6 +46,19 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         app.ui.bytes(text.as_bytes())?;
     }
     Ok(exit::OK)
+}
+
+/// The sandboxes; and, where there are none, whether some are on disk that the state has lost.
+fn look(app: &App, args: &Args) -> Result<(Vec<Sandbox>, bool), CliError> {
+    let home = &app.places.home;
+    // Nothing was ever made here: answer without opening a thing.
+    if !wiring::has_state(home) && !home.join("sandboxes").exists() {
+        return Ok((Vec::new(), false));
+    }
+    let manager = app.open()?.manager;
+    let found = manager.list(args.all)?;
+    let lost = found.is_empty() && manager.count_adoptable()? > 0;
+    Ok((found, lost))
 }
 
 fn row(sandbox: &Sandbox, now: Timestamp) -> Vec<String> {

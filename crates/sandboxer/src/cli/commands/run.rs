@@ -267,12 +267,12 @@ impl Run {
 
     fn ask(&self, app: &mut App, diff: &TargetDiff) -> Result<Fate, CliError> {
         loop {
-            let question = app.ui.paint_err(style::HEAD, "[c]ommit, [d]iff, [k]eep, [x] discard?");
+            let question = app.ui.paint_err(style::HEAD, "[c]ommit, [d]iff, [k]eep (default), [x] discard?");
             let _ = write!(io::stderr(), "{question} ");
             match self.answer().as_deref() {
                 Some("c" | "commit") => return self.commit(app),
                 Some("x" | "discard") => return self.discard(app),
-                None | Some("k" | "keep") => return Ok(self.keep(app)),
+                None | Some("" | "k" | "keep") => return Ok(self.keep(app)),
                 Some("d" | "diff") => {
                     diffs::show_patch(&mut app.ui, &diff.workspaces[0])?;
                     app.ui.flush()?;
