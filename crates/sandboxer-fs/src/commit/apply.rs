@@ -55,11 +55,10 @@ struct Run<'a> {
 }
 
 fn placed(journal: &Journal) -> HashMap<&RelPath, &Stamp> {
-    let place = |step| match step {
-        Step::Place { path, new, .. } => Some((path, new)),
-        _ => None,
-    };
-    journal.steps.iter().filter_map(place).collect()
+    let steps = journal.steps.iter();
+    steps
+        .filter_map(|step| if let Step::Place { path, new, .. } = step { Some((path, new)) } else { None })
+        .collect()
 }
 
 /// What a step found.
