@@ -11,6 +11,9 @@ use crate::{Error, Result};
 /// The origin that built-in strategies are registered with.
 const BUILT_IN: &str = "built-in";
 
+/// What is not found where the global key names a strategy that is not there.
+const BY_KEY: &str = "strategy (named by sandbox.strategy)";
+
 /// A strategy, and why this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrategyChoice {
@@ -67,10 +70,20 @@ fn by_configuration(
         return Ok(choice(name, format!("sandbox_strategy of resource type {type_name}")));
     }
     if let Some(name) = &settings.sandbox_strategy {
-        refuse_strangers_choice(registry.get(name)?, settings)?;
+        refuse_strangers_choice(registry.get(name).map_err(named_by_key)?, settings)?;
         return Ok(choice(name, format!("sandbox.strategy of the {}", settings.origin("sandbox.strategy"))));
     }
     Ok(choice(&resource_type.default_strategy, format!("default_strategy of resource type {type_name}")))
+}
+
+/// A name that nobody typed just now: the error says where it comes from.
+fn named_by_key(error: Error) -> Error {
+    match error {
+        Error::NotFound { what: "strategy", name, similar } => {
+            Error::NotFound { what: BY_KEY, name, similar }
+        }
+        other => other,
+    }
 }
 
 fn choice(strategy: &str, reason: impl Into<String>) -> StrategyChoice {
@@ -243,6 +256,18 @@ mod tests {
 
     fn by_flag(flag: &str, registry: &StrategyRegistry) -> Result<StrategyChoice> {
         choose_strategy(Some(flag), None, &resource(None), &directory_type(), &global(None), registry)
+    }
+
+    #[test]
+    fn an_unknown_strategy_of_the_global_key_names_the_key() {
+        let settings = global(Some("by_globl"));
+        let error =
+            choose_strategy(None, None, &resource(None), &directory_type(), &settings, &one_per_rule());
+        let error = error.unwrap_err();
+        assert_eq!(error.to_string(), "no strategy (named by sandbox.strategy) \"by_globl\"");
+        assert!(
+            matches!(error, Error::NotFound { similar, .. } if similar.contains(&"by_global".to_owned()))
+        );
     }
 
     #[test]

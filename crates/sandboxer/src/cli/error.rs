@@ -362,7 +362,7 @@ fn not_found_hints(what: &str, similar: &[String]) -> Vec<String> {
         "registered strategy" => {
             "the sandbox was made with a configuration that registers it (sandbox.custom_strategies), which is missing now: give it with --config FILE"
         }
-        "strategy" => "`sandbox strategies` shows what there is",
+        "strategy" | "strategy (named by sandbox.strategy)" => "`sandbox strategies` shows what there is",
         "resource type" | "type" => "`sandbox types` shows what there is",
         _ => return hints,
     };
