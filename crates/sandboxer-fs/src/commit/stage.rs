@@ -76,8 +76,13 @@ fn make(path: &Path, note: &Path) -> Result<Stage> {
     let made = std::fs::DirBuilder::new().mode(0o700).create(path);
     made.map_err(|e| Error::io("create directory", path, e))?;
     // The journal may be on another filesystem: it must not outlive the stage that it speaks of.
-    durable::sync_dir(path.parent().unwrap_or(path))?;
-    Ok(Stage { root: Root::open(path)? })
+    let synced = durable::sync_dir(path.parent().unwrap_or(path));
+    let stage = synced.and_then(|()| Ok(Stage { root: Root::open(path)? }));
+    if stage.is_err() {
+        // Another place may be tried, and then the note speaks of that one.
+        Stage::discard(path)?;
+    }
+    stage
 }
 
 /// Device and mount: renames work only within both.
