@@ -279,8 +279,12 @@ pub fn show_patch(ui: &mut Ui, of: &WorkspaceDiff) -> Result<(), CliError> {
 
 /// The patch of a difference of one workspace, as bytes.
 pub fn patch_bytes(of: &WorkspaceDiff) -> Result<Vec<u8>, CliError> {
-    let parts: Result<Vec<Vec<u8>>, CliError> =
-        of.entries.iter().filter(|e| left_out(e).is_none()).map(|entry| render(&of.workspace, entry)).collect();
+    let parts: Result<Vec<Vec<u8>>, CliError> = of
+        .entries
+        .iter()
+        .filter(|e| left_out(e).is_none())
+        .map(|entry| render(&of.workspace, entry))
+        .collect();
     Ok(parts?.concat())
 }
 
