@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use wait4::Wait4;
 
 use crate::failure::{During, Failure, Result};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, Watch};
 
 /// What one run took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -61,8 +61,10 @@ pub fn run(command: &mut Command, output: &Path, accepted: &[i32]) -> Result<Sam
     command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
     let started = Instant::now();
     let mut child = command.spawn().during("start", Path::new(command.get_program()))?;
+    let watch = Watch::over(&child);
     let used = child.wait4().during("wait for", Path::new(command.get_program()))?;
     let wall = started.elapsed();
+    drop(watch);
     match used.status.code() {
         Some(code) if accepted.contains(&code) => Ok(Sample { wall, peak: used.rusage.maxrss }),
         _ => {
@@ -81,17 +83,20 @@ pub fn interleave(
 ) -> Result<Sides> {
     let mut sides = Sides::default();
     for round in 0..=rounds {
-        let pair = (ours(), interrupt.check(), theirs(), interrupt.check());
-        let (a, b) = match pair {
-            (_, Err(stop), ..) | (_, _, _, Err(stop)) => return Err(stop),
-            (a, _, b, _) => (a?, b?),
-        };
+        let a = stoppable(&mut ours, interrupt)?;
+        let b = stoppable(&mut theirs, interrupt)?;
         if round > 0 {
             sides.ours.push(a);
             sides.theirs.push(b);
         }
     }
     Ok(sides)
+}
+
+/// One side. A run that failed because the user wants to stop counts as that and not as a failure.
+fn stoppable(side: &mut impl FnMut() -> Result<Sample>, interrupt: &Interrupt) -> Result<Sample> {
+    let sample = side();
+    interrupt.check().and(sample)
 }
 
 /// The middle value, or the mean of the two middle ones; 0 of nothing.
