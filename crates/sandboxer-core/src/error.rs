@@ -210,7 +210,7 @@ mod tests {
     }
 
     fn conflict() -> Conflict {
-        Conflict { path: rel(), reason: "modified".into(), parked: None }
+        Conflict::new(rel(), "modified")
     }
 
     #[test]

@@ -215,7 +215,7 @@ impl Workspace {
             return Err(error);
         }
         let Journal { digest, entries, notices, .. } = journal;
-        Ok(CommitResult { digest, entries, notices, conflicts: Vec::new() })
+        Ok(CommitResult { digest, entries, notices, ..CommitResult::default() })
     }
 
     /// Makes what was prepared real; clears up where nothing was. The caller holds the lock.

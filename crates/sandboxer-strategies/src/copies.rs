@@ -52,8 +52,8 @@ pub fn capabilities() -> Capabilities {
         select_paths: true,
         scoped_rollback: true,
         checkpoints: true,
-        keeps_base: false,
         resource_types: ["fs-directory", "fs-file", "fs-mount"].map(str::to_owned).to_vec(),
+        ..Capabilities::default()
     }
 }
 

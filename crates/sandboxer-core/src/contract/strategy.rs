@@ -74,12 +74,19 @@ pub struct Capabilities {
     pub two_phase: bool,
     /// `commit` takes paths.
     pub select_paths: bool,
+    /// `commit` takes hunks of text files.
+    pub select_hunks: bool,
     /// `rollback` honours the ref's `scope`.
     pub scoped_rollback: bool,
     /// It has checkpoints.
     pub checkpoints: bool,
-    /// Base content stays readable however the original moves, so text can be merged three ways.
+    /// Base content is kept as far as its budget allows, however the original moves: `commit` can merge text three ways,
+    /// and honours every value of `on_conflict`.
     pub keeps_base: bool,
+    /// `commit` honours the ref's `operation` and `undo`: a commit can be taken back.
+    pub undo: bool,
+    /// `cleanup` honours the ref's `part`, and `create` the resource's property `parked`.
+    pub parts: bool,
     /// The resource types it is made for; empty means any.
     pub resource_types: Vec<String>,
 }
@@ -92,9 +99,12 @@ impl Default for Capabilities {
             file_tree: false,
             two_phase: false,
             select_paths: false,
+            select_hunks: false,
             scoped_rollback: false,
             checkpoints: false,
             keeps_base: false,
+            undo: false,
+            parts: false,
             resource_types: Vec::new(),
         }
     }

@@ -8,9 +8,9 @@ use super::{DiffEntry, RelPath};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CommitRequest {
-    /// Only these paths and what lies below them; empty means everything.
+    /// Only these paths and what lies below them, as a whole; empty means everything, unless there are hunks.
     pub paths: Vec<RelPath>,
-    /// Only these hunks of text files; empty means whole files.
+    /// Only these hunks of text files, beside what `paths` selects.
     pub hunks: Vec<HunkSelection>,
     /// Why, in the committer's words; kept in the log.
     pub message: Option<String>,
@@ -22,13 +22,15 @@ pub struct CommitRequest {
     pub phase: Phase,
 }
 
-/// Some hunks of one file.
+/// Some hunks of one text file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HunkSelection {
     /// The file.
     pub path: RelPath,
-    /// Which hunks of its diff, counted from zero.
-    pub hunks: Vec<usize>,
+    /// The hunks, as a unified patch against the base: `@@` headers and lines, no file headers. In JSON a string, or
+    /// `{"b64": …}` where it is not UTF-8.
+    #[serde(with = "text_or_base64")]
+    pub patch: Vec<u8>,
 }
 
 /// What to do where the original has changed since the base.
@@ -38,9 +40,12 @@ pub enum OnConflict {
     /// Refuse, write nothing.
     #[default]
     Fail,
-    /// Merge text three ways where the base is known.
+    /// Merge text three ways where the base is known; refuse, and write nothing, where that leaves a conflict.
     Merge,
-    /// Keep the original's version.
+    /// Merge into the sandbox, with markers where both sides differ, and refuse: a person resolves them there. The
+    /// original is not touched.
+    Mark,
+    /// Keep the original's version; the sandbox's stays pending.
     Ours,
     /// Take the sandbox's version.
     Theirs,
@@ -78,6 +83,9 @@ pub struct CommitResult {
     /// Entries that recovery left alone because somebody had edited them after a crash; the new content is parked.
     #[serde(default)]
     pub conflicts: Vec<Conflict>,
+    /// How many bytes are kept so that this commit can be taken back; `None` where it cannot be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo_bytes: Option<u64>,
 }
 
 /// Something a careful person wants to know about one path.
@@ -99,6 +107,60 @@ pub struct Conflict {
     /// Where the sandbox's version was put aside, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parked: Option<String>,
+    /// Where in a text both sides changed, after a merge was tried.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hunks: Vec<ConflictHunk>,
+}
+
+impl Conflict {
+    /// A conflict over a whole entry.
+    pub fn new(path: RelPath, reason: impl Into<String>) -> Self {
+        Self { path, reason: reason.into(), parked: None, hunks: Vec::new() }
+    }
+}
+
+/// One place in a text that both sides changed in different ways. Lines are counted from 1; what is not UTF-8 is lossy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConflictHunk {
+    /// First line of it in the original's text.
+    pub ours_start: usize,
+    /// What the original has there.
+    pub ours: Vec<String>,
+    /// What the base had there.
+    pub base: Vec<String>,
+    /// First line of it in the sandbox's text.
+    pub theirs_start: usize,
+    /// What the sandbox has there.
+    pub theirs: Vec<String>,
+}
+
+/// Bytes in JSON: a string where they are UTF-8, `{"b64": …}` where not.
+mod text_or_base64 {
+    use data_encoding::BASE64;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        Text(String),
+        Exact { b64: String },
+    }
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        let form = match std::str::from_utf8(bytes) {
+            Ok(text) => Form::Text(text.to_owned()),
+            Err(_) => Form::Exact { b64: BASE64.encode(bytes) },
+        };
+        form.serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        match Form::deserialize(deserializer)? {
+            Form::Text(text) => Ok(text.into_bytes()),
+            Form::Exact { b64 } => BASE64.decode(b64.as_bytes()).map_err(D::Error::custom),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -119,7 +181,10 @@ mod tests {
         let path = RelPath::parse("src/a").unwrap();
         let request = CommitRequest {
             paths: vec![path.clone()],
-            hunks: vec![HunkSelection { path, hunks: vec![0, 2] }],
+            hunks: vec![
+                HunkSelection { path: path.clone(), patch: b"@@ -1 +1 @@\n-a\n+b\n".to_vec() },
+                HunkSelection { path, patch: b"@@ -1 +1 @@\n-\xff\n+b\n".to_vec() },
+            ],
             message: Some("why".into()),
             digest: Some("blake3:1".into()),
             on_conflict: OnConflict::Theirs,
@@ -141,8 +206,7 @@ mod tests {
     fn a_result_without_notices_and_conflicts_is_read() {
         let result: CommitResult = serde_json::from_str(r#"{"digest": "d", "entries": []}"#).unwrap();
         assert_eq!(result, CommitResult { digest: "d".into(), ..CommitResult::default() });
-        let conflict =
-            Conflict { path: RelPath::parse("x").unwrap(), reason: "modified".into(), parked: None };
+        let conflict = Conflict::new(RelPath::parse("x").unwrap(), "modified");
         assert_eq!(serde_json::to_string(&conflict).unwrap(), r#"{"path":"x","reason":"modified"}"#);
     }
 }

@@ -8,10 +8,12 @@ mod reference;
 mod resource;
 mod results;
 
-pub use commit::{CommitRequest, CommitResult, Conflict, HunkSelection, Notice, OnConflict, Phase};
+pub use commit::{
+    CommitRequest, CommitResult, Conflict, ConflictHunk, HunkSelection, Notice, OnConflict, Phase,
+};
 pub use diff::{Change, DiffEntry, DiffKind, DiffView, Node, NodeType, digest_of};
 pub use ids::{CheckpointId, OpId, PlanId, ResourceId, SandboxId};
 pub use path::{PathError, RelPath};
-pub use reference::SandboxRef;
+pub use reference::{Part, SandboxRef};
 pub use resource::Resource;
 pub use results::{AccessResult, CheckpointResult, RollbackResult, SandboxResult};

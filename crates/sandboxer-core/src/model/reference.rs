@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{PlanId, RelPath, ResourceId};
+use super::{CheckpointId, OpId, PlanId, RelPath, ResourceId};
 use crate::{Error, Result};
 
 /// Handle of one isolated resource. It is a value: stored, sent to another process, and valid there.
 ///
 /// What a caller may need beyond the nine methods stands in `metadata`. Keys with a meaning to everybody:
 /// `path` (the directory or file to work in), `base` (where content of the base is read, for patches),
-/// `scope` (paths that a `rollback` is limited to). All others belong to the strategy.
+/// `history` (a directory with the patch of each commit, as `OP.patch`). Some are set for one call alone:
+/// `scope` (paths that a `rollback` is limited to), `operation` (under which a `commit` keeps what takes it back), `undo`
+/// (the operation that a `commit` takes back), `part` (what a `cleanup` is limited to). All others belong to the strategy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SandboxRef {
     /// The plan it belongs to.
@@ -24,6 +26,38 @@ pub struct SandboxRef {
     pub strategy_name: String,
     /// See above.
     pub metadata: BTreeMap<String, Value>,
+}
+
+/// A part of a workspace that `cleanup` can remove without the rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// What takes one operation back.
+    Undo(OpId),
+    /// One checkpoint, with what it alone holds.
+    Checkpoint(CheckpointId),
+    /// Everything but the changes and what tells them from the base: what is left can be brought back by `create`.
+    Unchanged,
+}
+
+impl Part {
+    fn parse(text: &str) -> Option<Self> {
+        match text.split_once(':') {
+            Some(("undo", id)) => Some(Self::Undo(OpId::from_string(id))),
+            Some(("checkpoint", id)) => Some(Self::Checkpoint(CheckpointId::from_string(id))),
+            None if text == "unchanged" => Some(Self::Unchanged),
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Undo(id) => write!(f, "undo:{id}"),
+            Self::Checkpoint(id) => write!(f, "checkpoint:{id}"),
+            Self::Unchanged => f.write_str("unchanged"),
+        }
+    }
 }
 
 impl SandboxRef {
@@ -51,6 +85,40 @@ impl SandboxRef {
     /// Where to work: the `path` of the metadata.
     pub fn sandbox_path(&self) -> Option<PathBuf> {
         self.text("path").map(PathBuf::from)
+    }
+
+    /// The same ref, for a `commit` that is logged as `operation`.
+    pub fn for_operation(self, operation: &OpId) -> Self {
+        self.with("operation", operation.as_str())
+    }
+
+    /// The operation that a `commit` is logged as.
+    pub fn operation(&self) -> Option<OpId> {
+        self.text("operation").map(OpId::from_string)
+    }
+
+    /// The same ref, for a `commit` that takes `operation` back.
+    pub fn undoing(self, operation: &OpId) -> Self {
+        self.with("undo", operation.as_str())
+    }
+
+    /// The operation that a `commit` takes back, if that is what it does.
+    pub fn undo(&self) -> Option<OpId> {
+        self.text("undo").map(OpId::from_string)
+    }
+
+    /// The same ref, for a `cleanup` of `part` alone.
+    pub fn for_part(self, part: &Part) -> Self {
+        self.with("part", part.to_string())
+    }
+
+    /// What a `cleanup` is limited to; `None` means everything. A part that cannot be read is an error: taken for
+    /// everything, it would remove what nobody meant.
+    pub fn part(&self) -> Result<Option<Part>> {
+        let Some(value) = self.metadata.get("part") else { return Ok(None) };
+        let part = value.as_str().and_then(Part::parse);
+        part.map(Some)
+            .ok_or_else(|| Error::corrupt(self.resource_id.as_str(), "its ref names an unknown part"))
     }
 
     /// The same ref, limited to `paths` for a `rollback`.

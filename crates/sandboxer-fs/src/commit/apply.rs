@@ -101,7 +101,7 @@ impl Run<'_> {
         };
         let (path, reason) = (step.path().clone(), reason.to_owned());
         let parked = parked.map(|p| p.to_string_lossy().into_owned());
-        self.outcome.conflicts.push(Conflict { path, reason, parked });
+        self.outcome.conflicts.push(Conflict { parked, ..Conflict::new(path, reason) });
         Ok(())
     }
 

@@ -28,7 +28,7 @@ pub fn check_all(original: &Root, deltas: &[Delta]) -> Result<Vec<Present>> {
     for delta in deltas {
         match check.check(delta)? {
             Ok(found) => present.push(found),
-            Err((path, reason)) => conflicts.push(Conflict { path, reason, parked: None }),
+            Err((path, reason)) => conflicts.push(Conflict::new(path, reason)),
         }
     }
     if conflicts.is_empty() { Ok(present) } else { Err(Error::Conflict { conflicts }) }

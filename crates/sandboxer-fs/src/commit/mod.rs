@@ -92,7 +92,7 @@ pub fn finish(files: &CommitFiles, original: &Root, manifest: &Path) -> Result<C
     clear(files)?;
     let Journal { digest, mut entries, notices, .. } = journal;
     entries.retain(|e| !outcome.conflicts.iter().any(|c| c.path == e.path));
-    Ok(CommitResult { digest, entries, notices, conflicts: outcome.conflicts })
+    Ok(CommitResult { digest, entries, notices, conflicts: outcome.conflicts, undo_bytes: None })
 }
 
 /// Forgets what was prepared. What was decided cannot be forgotten.

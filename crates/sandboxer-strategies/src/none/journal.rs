@@ -314,7 +314,7 @@ impl WriteLog {
             let present = self.present(path)?;
             if !write.wrote(present.as_ref()) && present != self.old_content(write)? {
                 let reason = "changed by somebody else since it was written through this sandbox".to_owned();
-                conflicts.push(Conflict { path: path.clone(), reason, parked: None });
+                conflicts.push(Conflict::new(path.clone(), reason));
             }
         }
         if conflicts.is_empty() { Ok(()) } else { Err(Error::Conflict { conflicts }) }

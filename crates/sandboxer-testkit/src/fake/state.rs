@@ -222,5 +222,5 @@ fn node(content: &[u8]) -> Node {
 }
 
 fn conflict(path: &RelPath) -> Conflict {
-    Conflict { path: path.clone(), reason: "changed in the original meanwhile".to_owned(), parked: None }
+    Conflict::new(path.clone(), "changed in the original meanwhile")
 }

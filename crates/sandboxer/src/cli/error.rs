@@ -395,11 +395,7 @@ mod tests {
     use super::*;
 
     fn conflict(path: &str) -> Conflict {
-        Conflict {
-            path: RelPath::parse(path).unwrap(),
-            reason: "modified in the original".into(),
-            parked: None,
-        }
+        Conflict::new(RelPath::parse(path).unwrap(), "modified in the original")
     }
 
     fn exit_of(error: Error) -> u8 {

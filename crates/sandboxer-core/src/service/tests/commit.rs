@@ -80,7 +80,7 @@ fn requests_that_cannot_be_met_touch_nothing() {
     assert!(matches!(manager.commit(&target, &paths), Err(Error::Usage { .. })));
     let phase = CommitRequest { phase: Phase::Prepare, ..CommitRequest::default() };
     assert!(matches!(manager.commit(&target, &phase), Err(Error::Usage { .. })));
-    let hunks = vec![HunkSelection { path: path("a"), hunks: vec![0] }];
+    let hunks = vec![HunkSelection { path: path("a"), patch: b"@@ -1 +1 @@\n-a\n+b\n".to_vec() }];
     let hunks = CommitRequest { hunks, ..CommitRequest::default() };
     assert!(matches!(
         manager.commit(&target, &hunks),

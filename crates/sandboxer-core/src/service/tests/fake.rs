@@ -185,8 +185,7 @@ impl Fake {
         }
         let (base, now) = (read_tree(&places.base()), read_tree(&places.resource));
         let moved = view.entries.iter().filter(|entry| base.get(&entry.path) != now.get(&entry.path));
-        let conflict =
-            |entry: &DiffEntry| Conflict { path: entry.path.clone(), reason: "moved".into(), parked: None };
+        let conflict = |entry: &DiffEntry| Conflict::new(entry.path.clone(), "moved");
         let conflicts: Vec<_> = moved.map(conflict).collect();
         if conflicts.is_empty() { Ok(()) } else { Err(Error::Conflict { conflicts }) }
     }
