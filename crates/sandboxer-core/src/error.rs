@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::model::{Conflict, PathError, RelPath};
+use crate::policy::RuleFailure;
 
 /// A result of this library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -102,6 +103,12 @@ pub enum Error {
         /// Each path and why.
         entries: Vec<(RelPath, String)>,
     },
+    /// Rules set for the commit do not hold for what is to be committed.
+    #[error("refused by {}", rules_in_words(failures))]
+    RulesFailed {
+        /// Each rule that does not hold.
+        failures: Vec<RuleFailure>,
+    },
     /// A strategy has no such ability.
     #[error("strategy {strategy} cannot {what}: {reason}")]
     Unsupported {
@@ -157,6 +164,12 @@ pub enum Error {
 
 fn count(entries: usize) -> String {
     if entries == 1 { "1 path".to_owned() } else { format!("{entries} paths") }
+}
+
+fn rules_in_words(failures: &[RuleFailure]) -> String {
+    let names: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    let rules = if names.len() == 1 { "the rule" } else { "these rules:" };
+    format!("{rules} {}", names.join("; "))
 }
 
 impl Error {

@@ -8,6 +8,7 @@ pub mod config;
 pub mod contract;
 pub mod error;
 pub mod model;
+pub mod policy;
 pub mod registry;
 pub mod resolve;
 pub mod service;

@@ -13,6 +13,7 @@ mod keys;
 mod layers;
 mod schema;
 mod settings;
+mod size;
 mod trust;
 mod untrusted;
 pub(crate) mod yaml;
@@ -22,7 +23,10 @@ pub use duration::{parse_duration, parse_ttl};
 pub use keys::{KEYS, Key};
 pub use layers::{Layers, PROJECT_FILE, find_project_file, load};
 pub use settings::{CustomStrategy, Settings};
+pub use size::parse_size;
 pub use trust::{TrustStore, TrustedProject};
 
 pub(crate) use file::{Links, read_bounded};
+pub(crate) use schema::located;
 pub(crate) use untrusted::refusal as untrusted_refusal;
+pub(crate) use yaml::nearest_word;

@@ -109,7 +109,7 @@ impl Entries<'_> {
 }
 
 /// A complaint about a value, told as a complaint about its place in the file.
-fn located(error: Error, key: &str, file: &Path, line: Option<u64>) -> Error {
+pub(crate) fn located(error: Error, key: &str, file: &Path, line: Option<u64>) -> Error {
     match error {
         Error::Usage { message, hint } => {
             let message = format!("{key}: {message}");

@@ -83,7 +83,7 @@ fn unknown_field(field: &str, expected: &[&'static str]) -> (String, Option<Stri
 }
 
 /// “did you mean …”, or all valid words where none comes near.
-pub(crate) fn nearest_word(word: &str, valid: &[&'static str]) -> Option<String> {
+pub(crate) fn nearest_word(word: &str, valid: &[&str]) -> Option<String> {
     let valid: Vec<String> = valid.iter().map(|word| (*word).to_owned()).collect();
     match resolve::nearest(word, valid.iter()).first() {
         Some(nearest) => Some(format!("did you mean {nearest:?}?")),
