@@ -16,6 +16,7 @@ pub mod hash;
 pub mod list;
 pub mod lock;
 pub mod manifest;
+pub mod merge;
 pub mod patch;
 pub mod pool;
 mod remove;

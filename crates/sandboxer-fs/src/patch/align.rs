@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use imara_diff::{Algorithm, Diff, IndentHeuristic, IndentLevel, Interner, Token};
+use imara_diff::{Algorithm, Diff, IndentHeuristic, IndentLevel, Interner, NoSliderHeuristic, Token};
 
 use super::anchors::AnchorFinder;
 
@@ -24,9 +24,18 @@ const TAB_WIDTH: u8 = 8;
 
 /// A range of lines on either side: something to compare, or lines that replace one another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) old: Range<usize>,
-    pub(super) new: Range<usize>,
+pub(crate) struct Span {
+    pub(crate) old: Range<usize>,
+    pub(crate) new: Range<usize>,
+}
+
+/// Where a change goes that could be placed in more than one way, for the lines around it repeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Placement {
+    /// Where a person would expect it, going by indentation.
+    Readable,
+    /// As far down as it goes: where git has it when it merges.
+    Last,
 }
 
 impl Span {
@@ -50,7 +59,7 @@ impl Span {
 }
 
 /// Two texts as numbered lines, and the changes that lead from one to the other, in order and never touching.
-pub(super) struct LineDiff<'a> {
+pub(crate) struct LineDiff<'a> {
     old: Vec<Token>,
     new: Vec<Token>,
     interner: Interner<&'a [u8]>,
@@ -60,14 +69,27 @@ pub(super) struct LineDiff<'a> {
 impl<'a> LineDiff<'a> {
     /// Compares two texts line by line; a line includes its newline.
     pub(super) fn compute(old: &'a [u8], new: &'a [u8]) -> Self {
+        Self::placed(old, new, Placement::Readable)
+    }
+
+    /// The same for a merge, which has to put changes of two comparisons together and not to show one of them.
+    pub(crate) fn for_merge(old: &'a [u8], new: &'a [u8]) -> Self {
+        Self::placed(old, new, Placement::Last)
+    }
+
+    fn placed(old: &'a [u8], new: &'a [u8], placement: Placement) -> Self {
         // The crate's own constructor reserves by a guess from the first lines, which a hostile file makes gigabytes.
         let mut interner = Interner::new(0);
         let old = intern_lines(old, &mut interner);
         let new = intern_lines(new, &mut interner);
-        let mut aligner = Aligner::new(&old, &new, &interner);
+        let mut aligner = Aligner::new(&old, &new, &interner, placement);
         aligner.align(Span { old: 0..old.len(), new: 0..new.len() }, 0);
         let changes = aligner.changes;
         Self { old, new, interner, changes }
+    }
+
+    pub(crate) fn into_changes(self) -> Vec<Span> {
+        self.changes
     }
 
     pub(super) fn changes(&self) -> &[Span] {
@@ -98,14 +120,20 @@ struct Aligner<'t, 'a> {
     interner: &'t Interner<&'a [u8]>,
     anchors: AnchorFinder,
     renumber: Renumber,
+    placement: Placement,
     changes: Vec<Span>,
 }
 
 impl<'t, 'a> Aligner<'t, 'a> {
-    fn new(old: &'t [Token], new: &'t [Token], interner: &'t Interner<&'a [u8]>) -> Self {
+    fn new(
+        old: &'t [Token],
+        new: &'t [Token],
+        interner: &'t Interner<&'a [u8]>,
+        placement: Placement,
+    ) -> Self {
         let distinct = interner.num_tokens() as usize;
         let (anchors, renumber) = (AnchorFinder::new(distinct), Renumber::new(distinct));
-        Self { old, new, interner, anchors, renumber, changes: Vec::new() }
+        Self { old, new, interner, anchors, renumber, placement, changes: Vec::new() }
     }
 
     fn align(&mut self, span: Span, depth: usize) {
@@ -157,17 +185,26 @@ impl<'t, 'a> Aligner<'t, 'a> {
         let Some(piece) = self.renumber.piece(old, new) else { return vec![span.clone()] };
         let mut diff = Diff::default();
         diff.compute_with(Algorithm::Histogram, &piece.old, &piece.new, piece.lines.len() as u32);
-        let indent = |token: Token| {
-            let line = self.interner[piece.lines[token.0 as usize]];
-            IndentLevel::for_ascii_line(line.iter().copied(), TAB_WIDTH)
-        };
-        diff.postprocess_with(&piece.old, &piece.new, IndentHeuristic::new(indent));
+        self.place(&mut diff, &piece);
         let shift = |range: Range<u32>, by: usize| range.start as usize + by..range.end as usize + by;
         let placed = |change: imara_diff::Hunk| Span {
             old: shift(change.before, span.old.start),
             new: shift(change.after, span.new.start),
         };
         diff.hunks().map(placed).collect()
+    }
+
+    fn place(&self, diff: &mut Diff, piece: &Piece) {
+        let indent = |token: Token| {
+            let line = self.interner[piece.lines[token.0 as usize]];
+            IndentLevel::for_ascii_line(line.iter().copied(), TAB_WIDTH)
+        };
+        match self.placement {
+            Placement::Readable => {
+                diff.postprocess_with(&piece.old, &piece.new, IndentHeuristic::new(indent));
+            }
+            Placement::Last => diff.postprocess_with(&piece.old, &piece.new, NoSliderHeuristic),
+        }
     }
 
     /// Adds a change, as part of the one before it where they touch.

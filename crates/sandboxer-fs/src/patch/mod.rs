@@ -12,6 +12,7 @@ mod hunk;
 mod literal;
 mod quote;
 
+pub(crate) use align::{LineDiff, Span};
 pub use entry::render_entry;
 pub use hunk::{Hunk, Line, apply_hunks, hunks, line_stat, render_hunk};
 
