@@ -8,13 +8,13 @@ use std::time::Duration;
 use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
 use sandboxer_core::contract::{CancelFlag, NoProgress, Progress};
-use sandboxer_core::model::{Change, CommitRequest, CommitResult, DiffKind, DiffView, RelPath};
+use sandboxer_core::model::{Change, CommitRequest, CommitResult, DiffKind, DiffView, OpId, RelPath};
 use sandboxer_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::Checkpoints;
 use crate::clone::{CloneJob, CloneReport, clone_tree};
-use crate::commit::{self, CommitFiles, Journal, Prepare};
+use crate::commit::{self, CommitFiles, Journal, Prepare, Record, Revert};
 use crate::content::read_all;
 use crate::copy::{self, Meta, Transfer};
 use crate::diff::{Comparison, differences};
@@ -64,6 +64,15 @@ impl Default for Means {
             cancel: CancelFlag::default(),
         }
     }
+}
+
+/// Under which names a commit is kept.
+#[derive(Clone, Debug, Default)]
+pub struct Logged {
+    /// What it is logged as; without, it cannot be taken back.
+    pub operation: Option<OpId>,
+    /// The operation that it takes back, if that is what it does.
+    pub undo: Option<OpId>,
 }
 
 /// An original and its copy.
@@ -200,17 +209,17 @@ impl Workspace {
         ResourceLock::acquire(&resource, self.means.lock_wait, &self.means.cancel)
     }
 
-    /// Makes a commit ready. The caller holds the lock. With `decided`, it is decided right away.
-    pub fn prepare(&self, request: &CommitRequest, decided: bool) -> Result<CommitResult> {
+    /// Makes a commit ready. The caller holds the lock.
+    pub fn prepare(&self, request: &CommitRequest, logged: &Logged) -> Result<CommitResult> {
         let files = self.files();
         if commit::is_decided(&files) {
             commit::finish(&files, &self.original, &self.home.join(BASE))?;
         }
-        let base = self.base()?;
-        let job = Prepare { comparison: self.comparison(&base), files: &files, request };
-        let journal = commit::prepare(&job)?;
-        let target = if decided { files.journal() } else { files.prepared() };
-        if let Err(error) = journal.publish(&target) {
+        let journal = match &logged.undo {
+            Some(undoes) => self.prepare_undo(request, undoes, logged)?,
+            None => self.prepare_commit(request, logged)?,
+        };
+        if let Err(error) = journal.publish(&files.prepared()) {
             let _ = commit::abort(&files);
             return Err(error);
         }
@@ -218,10 +227,41 @@ impl Workspace {
         Ok(CommitResult { digest, entries, notices, ..CommitResult::default() })
     }
 
-    /// Makes what was prepared real; clears up where nothing was. The caller holds the lock.
-    pub fn finish(&self) -> Result<CommitResult> {
-        commit::decide(&self.files())?;
-        commit::finish(&self.files(), &self.original, &self.home.join(BASE))
+    fn prepare_commit(&self, request: &CommitRequest, logged: &Logged) -> Result<Journal> {
+        let (base, files) = (self.base()?, self.files());
+        let operation = logged.operation.clone();
+        commit::prepare(&Prepare { comparison: self.comparison(&base), files: &files, request, operation })
+    }
+
+    fn prepare_undo(&self, request: &CommitRequest, undoes: &OpId, logged: &Logged) -> Result<Journal> {
+        commit::prepare_undo(&Revert {
+            original: &self.original,
+            files: &self.files(),
+            undoes,
+            operation: logged.operation.clone(),
+            digest: request.digest.as_ref(),
+            cancel: &self.means.cancel,
+        })
+    }
+
+    /// Makes what was prepared real; clears up where nothing was. The caller holds the lock. Where `logged` was finished
+    /// before, it says again what it did.
+    pub fn finish(&self, logged: &Logged) -> Result<CommitResult> {
+        let files = self.files();
+        commit::decide(&files)?;
+        let decided = commit::is_decided(&files);
+        let result = commit::finish(&files, &self.original, &self.home.join(BASE))?;
+        match &logged.operation {
+            Some(operation) if !decided => {
+                Ok(commit::load_undo(&files, operation)?.map_or(result, Record::result))
+            }
+            _ => Ok(result),
+        }
+    }
+
+    /// Forgets how to take `operation` back.
+    pub fn forget_undo(&self, operation: &OpId) -> Result<()> {
+        commit::forget_undo(&self.files(), operation)
     }
 
     /// Forgets what was prepared.

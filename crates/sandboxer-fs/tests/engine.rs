@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use sandboxer_core::Error;
 use sandboxer_core::model::{CommitRequest, DiffKind, OnConflict, RelPath};
+use sandboxer_fs::commit::{self, CommitFiles};
 use sandboxer_fs::filter::Patterns;
-use sandboxer_fs::tree::{Means, Spec, Workspace};
+use sandboxer_fs::tree::{Logged, Means, Spec, Workspace};
 
 struct Scene {
     _temp: tempfile::TempDir,
@@ -61,10 +62,10 @@ fn lines(space: &Workspace) -> Vec<String> {
     space.diff().unwrap().entries.iter().map(|e| format!("{} {}", name(e.kind), e.path)).collect()
 }
 
-fn commit(space: &Workspace) -> sandboxer_core::Result<sandboxer_core::model::CommitResult> {
+fn commit_all(space: &Workspace) -> sandboxer_core::Result<sandboxer_core::model::CommitResult> {
     let _lock = space.lock()?;
-    space.prepare(&CommitRequest::default(), true)?;
-    space.finish()
+    space.prepare(&CommitRequest::default(), &Logged::default())?;
+    space.finish(&Logged::default())
 }
 
 #[test]
@@ -94,14 +95,14 @@ fn a_directory_that_becomes_a_file_takes_its_content_with_it() {
     fs::remove_dir_all(scene.copy("dir")).unwrap();
     fs::write(scene.copy("dir"), "a file now").unwrap();
     assert_eq!(lines(&space), ["type dir", "deleted dir/b", "deleted dir/sub", "deleted dir/sub/c"]);
-    commit(&space).unwrap();
+    commit_all(&space).unwrap();
     assert_eq!(text(&scene.original("dir")), "a file now");
     assert!(lines(&space).is_empty());
     fs::remove_file(scene.copy("dir")).unwrap();
     fs::create_dir(scene.copy("dir")).unwrap();
     fs::write(scene.copy("dir/again"), "x").unwrap();
     assert_eq!(lines(&space), ["type dir", "created dir/again"]);
-    commit(&space).unwrap();
+    commit_all(&space).unwrap();
     assert_eq!(text(&scene.original("dir/again")), "x");
 }
 
@@ -113,14 +114,14 @@ fn an_edit_between_the_decision_and_its_execution_is_kept_and_the_new_content_pa
     fs::write(scene.copy("dir/b"), "also from the sandbox").unwrap();
     fs::remove_file(scene.copy("link")).unwrap();
     fs::write(scene.copy("new"), "new").unwrap();
-    space.prepare(&CommitRequest::default(), true).unwrap();
+    space.prepare(&CommitRequest::default(), &Logged::default()).unwrap();
     // As after a crash: somebody edits the tree before the next command recovers.
     fs::write(scene.original("a"), "edited by hand").unwrap();
     fs::remove_file(scene.original("link")).unwrap();
     symlink("elsewhere", scene.original("link")).unwrap();
     fs::write(scene.original("new"), "theirs").unwrap();
     let again = Workspace::open(&scene.home, Means::default()).unwrap();
-    let result = again.finish().unwrap();
+    let result = again.finish(&Logged::default()).unwrap();
     let conflicts: Vec<_> = result.conflicts.iter().map(|c| c.path.to_string()).collect();
     assert_eq!(conflicts, ["link", "a", "new"]);
     assert_eq!(text(&scene.original("a")), "edited by hand");
@@ -130,7 +131,7 @@ fn an_edit_between_the_decision_and_its_execution_is_kept_and_the_new_content_pa
     assert_eq!(text(Path::new(&parked)), "from the sandbox");
     assert_eq!(result.entries.len(), 1);
     // Nothing is left to do, and what was not committed is still pending.
-    assert!(again.finish().unwrap().entries.is_empty());
+    assert!(again.finish(&Logged::default()).unwrap().entries.is_empty());
     assert_eq!(lines(&again), ["modified a", "deleted link", "created new"]);
     assert!(!scene.home.join("stage").exists());
 }
@@ -144,13 +145,13 @@ fn executing_a_journal_twice_changes_nothing_more() {
     fs::create_dir(scene.copy("made")).unwrap();
     fs::set_permissions(scene.copy("made"), fs::Permissions::from_mode(0o555)).unwrap();
     fs::set_permissions(scene.copy("dir/b"), fs::Permissions::from_mode(0o600)).unwrap();
-    space.prepare(&CommitRequest::default(), true).unwrap();
-    let journal = fs::read(scene.home.join("commit.journal")).unwrap();
-    assert!(space.finish().unwrap().conflicts.is_empty());
+    space.prepare(&CommitRequest::default(), &Logged::default()).unwrap();
+    let journal = fs::read(scene.home.join("commit.prepared")).unwrap();
+    assert!(space.finish(&Logged::default()).unwrap().conflicts.is_empty());
     let inode = fs::metadata(scene.original("a")).unwrap().ino();
     // As after a crash right before the journal was removed, with the stage gone already.
     fs::write(scene.home.join("commit.journal"), journal).unwrap();
-    let result = space.finish().unwrap();
+    let result = space.finish(&Logged::default()).unwrap();
     assert!(result.conflicts.is_empty(), "{:?}", result.conflicts);
     assert_eq!(fs::metadata(scene.original("a")).unwrap().ino(), inode);
     assert_eq!(fs::metadata(scene.original("made")).unwrap().permissions().mode() & 0o777, 0o555);
@@ -162,12 +163,12 @@ fn an_edit_after_execution_is_a_conflict_only_if_the_journal_is_still_there() {
     let scene = Scene::new();
     let space = scene.workspace();
     fs::write(scene.copy("a"), "changed").unwrap();
-    space.prepare(&CommitRequest::default(), true).unwrap();
-    let journal = fs::read(scene.home.join("commit.journal")).unwrap();
-    space.finish().unwrap();
+    space.prepare(&CommitRequest::default(), &Logged::default()).unwrap();
+    let journal = fs::read(scene.home.join("commit.prepared")).unwrap();
+    space.finish(&Logged::default()).unwrap();
     fs::write(scene.original("a"), "edited afterwards").unwrap();
     fs::write(scene.home.join("commit.journal"), journal).unwrap();
-    let result = space.finish().unwrap();
+    let result = space.finish(&Logged::default()).unwrap();
     assert_eq!(result.conflicts.len(), 1);
     assert_eq!(text(&scene.original("a")), "edited afterwards");
 }
@@ -195,7 +196,7 @@ fn each_way_the_original_can_move_is_a_conflict_of_its_own() {
         let space = scene.workspace();
         space.write(&rel(path), b"from the sandbox").unwrap();
         move_original(&scene);
-        let Err(Error::Conflict { conflicts }) = commit(&space) else {
+        let Err(Error::Conflict { conflicts }) = commit_all(&space) else {
             panic!("{path}: no conflict ({reason})")
         };
         assert!(conflicts.iter().any(|c| c.reason.contains(reason)), "{path}: {conflicts:?}");
@@ -209,7 +210,7 @@ fn a_deleted_directory_with_something_new_in_it_stays() {
     let space = scene.workspace();
     fs::remove_dir_all(scene.copy("dir")).unwrap();
     fs::write(scene.original("dir/sub/fresh"), "theirs").unwrap();
-    let Err(Error::Conflict { conflicts }) = commit(&space) else { panic!("no conflict") };
+    let Err(Error::Conflict { conflicts }) = commit_all(&space) else { panic!("no conflict") };
     assert!(conflicts[0].reason.contains("fresh"), "{conflicts:?}");
     assert_eq!(text(&scene.original("dir/b")), "two\n");
 }
@@ -221,7 +222,7 @@ fn both_sides_may_make_the_same_directory() {
     space.write(&rel("made/mine"), b"1").unwrap();
     fs::create_dir(scene.original("made")).unwrap();
     fs::write(scene.original("made/theirs"), "2").unwrap();
-    commit(&space).unwrap();
+    commit_all(&space).unwrap();
     assert_eq!(text(&scene.original("made/mine")), "1");
     assert_eq!(text(&scene.original("made/theirs")), "2");
 }
@@ -231,7 +232,7 @@ fn what_this_version_cannot_do_is_said() {
     let scene = Scene::new();
     let space = scene.workspace();
     let request = CommitRequest { on_conflict: OnConflict::Merge, ..CommitRequest::default() };
-    assert!(matches!(space.prepare(&request, false), Err(Error::Unsupported { .. })));
+    assert!(matches!(space.prepare(&request, &Logged::default()), Err(Error::Unsupported { .. })));
 }
 
 #[test]
@@ -239,13 +240,14 @@ fn a_prepared_commit_is_forgotten_or_finished_and_a_decided_one_only_finished() 
     let scene = Scene::new();
     let space = scene.workspace();
     fs::write(scene.copy("a"), "changed").unwrap();
-    space.prepare(&CommitRequest::default(), false).unwrap();
+    space.prepare(&CommitRequest::default(), &Logged::default()).unwrap();
     space.abort().unwrap();
     assert_eq!(text(&scene.original("a")), "one\n");
     assert!(!scene.home.join("stage").exists());
-    space.prepare(&CommitRequest::default(), true).unwrap();
+    space.prepare(&CommitRequest::default(), &Logged::default()).unwrap();
+    commit::decide(&CommitFiles::new(&scene.home)).unwrap();
     assert!(matches!(space.abort(), Err(Error::Refused { .. })));
-    space.finish().unwrap();
+    space.finish(&Logged::default()).unwrap();
     assert_eq!(text(&scene.original("a")), "changed");
 }
 
@@ -254,10 +256,11 @@ fn a_new_commit_finishes_one_that_was_interrupted() {
     let scene = Scene::new();
     let space = scene.workspace();
     fs::write(scene.copy("a"), "first").unwrap();
-    space.prepare(&CommitRequest::default(), true).unwrap();
+    space.prepare(&CommitRequest::default(), &Logged::default()).unwrap();
+    commit::decide(&CommitFiles::new(&scene.home)).unwrap();
     fs::write(scene.copy("dir/b"), "second").unwrap();
-    space.prepare(&CommitRequest::default(), true).unwrap();
-    space.finish().unwrap();
+    space.prepare(&CommitRequest::default(), &Logged::default()).unwrap();
+    space.finish(&Logged::default()).unwrap();
     assert_eq!(
         (text(&scene.original("a")), text(&scene.original("dir/b"))),
         ("first".into(), "second".into())
@@ -272,7 +275,7 @@ fn privileges_are_stripped_and_told() {
     fs::set_permissions(scene.copy("tool"), fs::Permissions::from_mode(0o6755)).unwrap();
     let shown = space.diff().unwrap();
     assert_eq!(shown.entries[0].flags, ["setuid", "setgid"]);
-    let result = commit(&space).unwrap();
+    let result = commit_all(&space).unwrap();
     assert_eq!(result.digest, shown.digest);
     assert_eq!(result.notices.len(), 2);
     assert_eq!(fs::metadata(scene.original("tool")).unwrap().permissions().mode() & 0o7777, 0o755);
@@ -317,7 +320,7 @@ fn rollback_after_the_original_moved_takes_its_present_version() {
     assert_eq!(text(&scene.copy("a")), "theirs");
     assert!(lines(&space).is_empty());
     fs::write(scene.copy("a"), "mine again").unwrap();
-    commit(&space).unwrap();
+    commit_all(&space).unwrap();
 }
 
 #[test]
@@ -330,12 +333,12 @@ fn hard_links_stay_hard_links() {
     // A third name of an unchanged file, and content changed through one name.
     fs::hard_link(scene.copy("a"), scene.copy("third")).unwrap();
     assert_eq!(lines(&space), ["created third"]);
-    commit(&space).unwrap();
+    commit_all(&space).unwrap();
     assert_eq!(inode(scene.original("a")), inode(scene.original("third")));
     fs::write(scene.copy("third"), "through one name").unwrap();
     assert_eq!(lines(&space).len(), 3);
     space.checkpoint("linked").unwrap();
-    commit(&space).unwrap();
+    commit_all(&space).unwrap();
     assert_eq!(inode(scene.original("a")), inode(scene.original("dir/twin")));
     assert_eq!(text(&scene.original("dir/twin")), "through one name");
     assert!(lines(&space).is_empty());
@@ -400,7 +403,7 @@ fn a_single_file_is_isolated_through_its_parent() {
     space.write(&rel("a"), b"changed").unwrap();
     assert!(matches!(space.write(&rel("b"), b"x"), Err(Error::Refused { .. })));
     assert_eq!(lines(&space), ["modified a"]);
-    commit(&space).unwrap();
+    commit_all(&space).unwrap();
     assert_eq!(text(&scene.original("a")), "changed");
 }
 
@@ -412,7 +415,7 @@ fn cancelling_leaves_the_original_alone() {
     let means = Means::default();
     means.cancel.cancel();
     let space = Workspace::open(&scene.home, means).unwrap();
-    assert!(matches!(space.prepare(&CommitRequest::default(), true), Err(Error::Cancelled)));
+    assert!(matches!(space.prepare(&CommitRequest::default(), &Logged::default()), Err(Error::Cancelled)));
     assert!(matches!(space.diff(), Err(Error::Cancelled)));
     assert!(!scene.home.join("commit.journal").exists());
 }
@@ -424,14 +427,14 @@ fn an_edit_that_a_killed_exchange_brought_out_goes_back() {
     let space = scene.workspace();
     fs::write(scene.copy("a"), "from the sandbox").unwrap();
     fs::remove_file(scene.copy("dir/b")).unwrap();
-    space.prepare(&CommitRequest::default(), true).unwrap();
+    space.prepare(&CommitRequest::default(), &Logged::default()).unwrap();
     // As if killed right after the exchange and the move aside, each of which brought out somebody's fresh edit.
     fs::write(scene.original("a"), "edited in that very moment").unwrap();
     fs::write(scene.original("dir/b"), "this one too").unwrap();
     let stage = scene.home.join("stage");
     renameat_with(CWD, stage.join("0"), CWD, scene.original("a"), RenameFlags::EXCHANGE).unwrap();
     fs::rename(scene.original("dir/b"), stage.join("gone-0")).unwrap();
-    let result = space.finish().unwrap();
+    let result = space.finish(&Logged::default()).unwrap();
     assert_eq!(result.conflicts.len(), 2, "{:?}", result.conflicts);
     assert_eq!(text(&scene.original("a")), "edited in that very moment");
     assert_eq!(text(&scene.original("dir/b")), "this one too");
@@ -445,12 +448,12 @@ fn what_was_parked_before_a_crash_is_found_again() {
     let space = scene.workspace();
     let long = "n".repeat(255);
     fs::write(scene.copy(&long), "from the sandbox").unwrap();
-    space.prepare(&CommitRequest::default(), true).unwrap();
+    space.prepare(&CommitRequest::default(), &Logged::default()).unwrap();
     fs::write(scene.original(&long), "theirs").unwrap();
-    let journal = fs::read(scene.home.join("commit.journal")).unwrap();
-    let first = space.finish().unwrap().conflicts;
+    let journal = fs::read(scene.home.join("commit.prepared")).unwrap();
+    let first = space.finish(&Logged::default()).unwrap().conflicts;
     fs::write(scene.home.join("commit.journal"), journal).unwrap();
-    let second = space.finish().unwrap().conflicts;
+    let second = space.finish(&Logged::default()).unwrap().conflicts;
     assert!(first[0].parked.is_some());
     assert_eq!(first[0].parked, second[0].parked);
     assert_eq!(text(Path::new(second[0].parked.as_ref().unwrap())), "from the sandbox");
@@ -462,11 +465,11 @@ fn repeating_a_commit_that_turned_a_directory_into_a_file_finds_no_conflict() {
     let space = scene.workspace();
     fs::remove_dir_all(scene.copy("dir")).unwrap();
     fs::write(scene.copy("dir"), "a file now").unwrap();
-    space.prepare(&CommitRequest::default(), true).unwrap();
-    let journal = fs::read(scene.home.join("commit.journal")).unwrap();
-    space.finish().unwrap();
+    space.prepare(&CommitRequest::default(), &Logged::default()).unwrap();
+    let journal = fs::read(scene.home.join("commit.prepared")).unwrap();
+    space.finish(&Logged::default()).unwrap();
     fs::write(scene.home.join("commit.journal"), journal).unwrap();
-    assert!(space.finish().unwrap().conflicts.is_empty());
+    assert!(space.finish(&Logged::default()).unwrap().conflicts.is_empty());
 }
 
 #[test]
@@ -507,7 +510,7 @@ fn a_setuid_bit_does_not_survive_a_change_of_owner() {
     let space = scene.workspace();
     std::os::unix::fs::chown(scene.copy("a"), Some(0), None).unwrap();
     fs::set_permissions(scene.copy("a"), fs::Permissions::from_mode(0o4755)).unwrap();
-    let result = commit(&space).unwrap();
+    let result = commit_all(&space).unwrap();
     assert_eq!(result.notices.len(), 1);
     assert_eq!(fs::metadata(scene.original("a")).unwrap().mode() & 0o7777, 0o755);
 }
@@ -547,7 +550,7 @@ fn what_the_user_may_not_write_is_refused_before_anything_is_touched() {
         fs::set_permissions(scene.copy("dir"), fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(scene.copy("dir/b"), "changed").unwrap();
         fs::set_permissions(scene.copy("dir"), read_only).unwrap();
-        let Err(Error::Uncommittable { entries }) = commit(&space) else { panic!("not refused") };
+        let Err(Error::Uncommittable { entries }) = commit_all(&space) else { panic!("not refused") };
         assert_eq!(entries[0].0, rel("dir/b"));
         assert_eq!(text(&scene.original("a")), "one\n");
         // And what cannot be committed can be thrown away.
@@ -567,7 +570,7 @@ fn what_the_user_may_not_read_is_shown_and_refused() {
         }
         let shown = space.diff().unwrap().entries;
         assert_eq!(shown.iter().filter(|e| e.refused.is_some()).count(), 2, "{shown:?}");
-        assert!(matches!(commit(&space), Err(Error::Uncommittable { .. })));
+        assert!(matches!(commit_all(&space), Err(Error::Uncommittable { .. })));
         space.rollback(&[]).unwrap();
         assert!(lines(&space).is_empty());
     });

@@ -15,7 +15,7 @@ use sandboxer_fs::commit::CommitFiles;
 use sandboxer_fs::filter::Patterns;
 use sandboxer_fs::lock::ResourceLock;
 use sandboxer_fs::restore::Restored;
-use sandboxer_fs::tree::{Spec, Workspace};
+use sandboxer_fs::tree::{Logged, Spec, Workspace};
 
 use crate::options::FileOptions;
 use crate::probe::{self, CannotShare};
@@ -52,6 +52,7 @@ pub fn capabilities() -> Capabilities {
         select_paths: true,
         scoped_rollback: true,
         checkpoints: true,
+        undo: true,
         resource_types: ["fs-directory", "fs-file", "fs-mount"].map(str::to_owned).to_vec(),
         ..Capabilities::default()
     }
@@ -108,26 +109,36 @@ impl CopyStrategy {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(home)
     }
 
-    fn prepare(&self, space: &Workspace, home: PathBuf, request: &CommitRequest) -> Result<CommitResult> {
+    fn prepare(
+        &self,
+        space: &Workspace,
+        home: PathBuf,
+        request: &CommitRequest,
+        logged: &Logged,
+    ) -> Result<CommitResult> {
         let lock = space.lock()?;
-        let prepared = space.prepare(request, false)?;
+        let prepared = space.prepare(request, logged)?;
         self.hold(home, lock);
         Ok(prepared)
     }
 
-    fn finish(&self, space: &Workspace, home: &Path) -> Result<CommitResult> {
+    fn finish(&self, space: &Workspace, home: &Path, logged: &Logged) -> Result<CommitResult> {
         let _lock = match self.let_go(home) {
             Some(lock) => lock,
             None => space.lock()?,
         };
-        space.finish()
+        space.finish(logged)
     }
 
-    fn whole(&self, space: &Workspace, request: &CommitRequest) -> Result<CommitResult> {
+    fn whole(&self, space: &Workspace, request: &CommitRequest, logged: &Logged) -> Result<CommitResult> {
         let _lock = space.lock()?;
-        space.prepare(request, true)?;
-        space.finish()
+        space.prepare(request, logged)?;
+        space.finish(logged)
     }
+}
+
+fn logged_as(sandbox: &SandboxRef) -> Logged {
+    Logged { operation: sandbox.operation(), undo: sandbox.undo() }
 }
 
 fn home_of(sandbox: &SandboxRef) -> Result<PathBuf> {
@@ -204,9 +215,9 @@ impl SandboxStrategy for CopyStrategy {
         let space = self.open(sandbox)?;
         let home = home_of(sandbox)?;
         match request.phase {
-            Phase::Whole => self.whole(&space, request),
-            Phase::Prepare => self.prepare(&space, home, request),
-            Phase::Finish => self.finish(&space, &home),
+            Phase::Whole => self.whole(&space, request, &logged_as(sandbox)),
+            Phase::Prepare => self.prepare(&space, home, request, &logged_as(sandbox)),
+            Phase::Finish => self.finish(&space, &home, &logged_as(sandbox)),
             Phase::Abort => {
                 let aborted = space.abort();
                 drop(self.let_go(&home));
@@ -240,7 +251,7 @@ impl SandboxStrategy for CopyStrategy {
             // A stage on another filesystem goes with the workspace. A decided commit is finished first.
             match Workspace::open(&home, self.options.means(&self.context)) {
                 Ok(space) => match space.abort() {
-                    Err(Error::Refused { .. }) => drop(self.finish(&space, &home)?),
+                    Err(Error::Refused { .. }) => drop(self.finish(&space, &home, &Logged::default())?),
                     // Any other failure must not end in a commit of what was only prepared.
                     aborted => aborted?,
                 },

@@ -213,15 +213,18 @@ impl Run<'_> {
         }
     }
 
-    /// For filesystems that cannot exchange: the look before is all there is. What was there is moved aside first, since a
-    /// directory does not go over a file.
+    /// For filesystems that cannot exchange: the look before is all there is. What was there keeps a name on the stage, so
+    /// that it can come back; a directory does not go over a file, so one of another type is moved there.
     fn rename_plainly(&self, stage: &Dir, staged: &str, parent: &Dir, path: &RelPath) -> Result<Done> {
         let failed = |e| Error::io("put in place", self.original.shown(path), e);
-        let types = (stage.stamp(staged.as_bytes())?, parent.stamp(path.name())?);
-        if let (Some(new), Some(old)) = types
-            && new.node_type() != old.node_type()
-        {
-            fs::renameat(parent, path.name(), stage, format!("was-{staged}")).map_err(failed)?;
+        let was = format!("was-{staged}");
+        match (stage.stamp(staged.as_bytes())?, parent.stamp(path.name())?) {
+            (Some(new), Some(old)) if new.node_type() != old.node_type() => {
+                fs::renameat(parent, path.name(), stage, was.as_str()).map_err(failed)?;
+            }
+            // Where it cannot be linked either, the commit cannot be taken back, and its record says so.
+            (_, Some(_)) => drop(fs::linkat(parent, path.name(), stage, was.as_str(), AtFlags::empty())),
+            (_, None) => {}
         }
         fs::renameat(stage, staged, parent, path.name()).map_err(failed)?;
         Ok(Done::Yes)

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use sandboxer_core::model::{Conflict, DiffEntry, Notice, RelPath};
+use sandboxer_core::model::{Conflict, DiffEntry, Notice, OpId, RelPath};
 use sandboxer_core::{Error, Result};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::durable;
@@ -11,7 +12,7 @@ use crate::manifest::Entry;
 use crate::stamp::Stamp;
 use crate::xattrs::Xattrs;
 
-const MAGIC: &[u8; 8] = b"SBXJRNL\x01";
+const MAGIC: &[u8; 8] = b"SBXJRNL\x02";
 const CHECKSUM: usize = 32;
 
 /// A commit, ready to be made real.
@@ -28,6 +29,12 @@ pub struct Journal {
     pub entries: Vec<DiffEntry>,
     /// What was altered on the way.
     pub notices: Vec<Notice>,
+    /// What it is logged as. What it displaces is kept under that name, so that it can be taken back.
+    pub operation: Option<OpId>,
+    /// The operation that it takes back; what was kept for that goes when this is done.
+    pub undoes: Option<OpId>,
+    /// What the base said of each path before.
+    pub before: Vec<(RelPath, Option<Entry>)>,
 }
 
 /// One thing to do. Each can be told apart from having been done, and doing it again is harmless.
@@ -89,7 +96,7 @@ impl Step {
 }
 
 /// Diff entries leave out what is empty, which only a self-describing format can read back.
-mod as_json {
+pub(super) mod as_json {
     use sandboxer_core::model::DiffEntry;
     use serde::{Deserialize, Deserializer, Serializer, de, ser};
 
@@ -112,26 +119,36 @@ pub struct Outcome {
 impl Journal {
     /// Writes the journal to `path`, durably and at once.
     pub fn publish(&self, path: &Path) -> Result<()> {
-        let body = postcard::to_stdvec(self).map_err(|e| Error::corrupt(path, e.to_string()))?;
-        let checksum = blake3::hash(&body);
-        durable::write(path, &[MAGIC.as_slice(), &body, checksum.as_bytes()].concat())
+        store(self, path)
     }
 
     /// Reads the journal at `path`; `None` where there is none.
     pub fn load(path: &Path) -> Result<Option<Self>> {
-        let bytes = match std::fs::read(path) {
-            Ok(bytes) => bytes,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::io("read", path, e)),
-        };
-        let damaged = |reason: &str| Error::corrupt(path, reason);
-        let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("it is no journal of a known version"))?;
-        let end = rest.len().checked_sub(CHECKSUM).ok_or_else(|| damaged("it is too short"))?;
-        if blake3::hash(&rest[..end]).as_bytes() != &rest[end..] {
-            return Err(damaged("its checksum does not match"));
-        }
-        postcard::from_bytes(&rest[..end]).map(Some).map_err(|e| damaged(&e.to_string()))
+        load(path)
     }
+}
+
+/// Writes a value to `path`, durably and at once, with a checksum.
+pub(super) fn store<T: Serialize>(value: &T, path: &Path) -> Result<()> {
+    let body = postcard::to_stdvec(value).map_err(|e| Error::corrupt(path, e.to_string()))?;
+    let checksum = blake3::hash(&body);
+    durable::write(path, &[MAGIC.as_slice(), &body, checksum.as_bytes()].concat())
+}
+
+/// Reads the value at `path`; `None` where there is none.
+pub(super) fn load<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Error::io("read", path, e)),
+    };
+    let damaged = |reason: &str| Error::corrupt(path, reason);
+    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("it is no journal of a known version"))?;
+    let end = rest.len().checked_sub(CHECKSUM).ok_or_else(|| damaged("it is too short"))?;
+    if blake3::hash(&rest[..end]).as_bytes() != &rest[end..] {
+        return Err(damaged("its checksum does not match"));
+    }
+    postcard::from_bytes(&rest[..end]).map(Some).map_err(|e| damaged(&e.to_string()))
 }
 
 #[cfg(test)]
@@ -151,7 +168,7 @@ mod tests {
             digest: "blake3:0".into(),
             steps: vec![Step::Delete { path: entry.clone(), old: Stamp { ino: 3, ..Stamp::default() } }],
             entries: vec![DiffEntry::new(entry, DiffKind::Deleted)],
-            notices: Vec::new(),
+            ..Journal::default()
         };
         journal.publish(&path).unwrap();
         assert_eq!(Journal::load(&path).unwrap(), Some(journal));

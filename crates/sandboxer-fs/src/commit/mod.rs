@@ -9,12 +9,16 @@ mod check;
 mod journal;
 mod prepare;
 mod privileges;
+mod revert;
 mod stage;
+mod staging;
+mod steps;
+mod undo;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use sandboxer_core::model::CommitResult;
+use sandboxer_core::model::{CommitResult, DiffEntry, Notice};
 use sandboxer_core::{Error, Result};
 
 use crate::durable;
@@ -23,6 +27,8 @@ use crate::root::Root;
 
 pub use journal::{Dress, Journal, Outcome, Step};
 pub use prepare::{Prepare, prepare};
+pub use revert::{Revert, prepare as prepare_undo};
+pub use undo::{Kept, Record, Touched, forget as forget_undo, load as load_undo};
 
 /// The files of a workspace that a commit uses.
 #[derive(Clone, Debug)]
@@ -56,6 +62,11 @@ impl CommitFiles {
         self.home.join("parked")
     }
 
+    /// Where what takes operations back is kept.
+    pub fn undo(&self) -> PathBuf {
+        self.home.join("undo")
+    }
+
     /// The workspace's own directory.
     pub fn home(&self) -> &Path {
         &self.home
@@ -84,15 +95,38 @@ pub fn finish(files: &CommitFiles, original: &Root, manifest: &Path) -> Result<C
         return Ok(CommitResult::default());
     };
     let (outcome, mut edits) = apply::apply(&journal, original, &files.parking())?;
-    // What was replaced goes before the stamps are taken: its names may be links of files that stay.
-    stage::Stage::discard(&journal.stage)?;
+    // What was replaced leaves the original's files before their stamps are taken: its names may be links of files that stay.
+    let shelved = undo::shelve(&journal, files)?;
+    if let Some(undone) = &journal.undoes {
+        undo::forget(files, undone)?;
+        restamp(original, &mut edits)?;
+    }
     let base = Manifest::load(manifest)?;
     refresh_links(&base, &journal, original, &mut edits)?;
+    let record = undo::record(&journal, &outcome, &edits, shelved, files)?;
     base.rewrite(edits)?;
     clear(files)?;
-    let Journal { digest, mut entries, notices, .. } = journal;
+    let Journal { digest, mut entries, mut notices, .. } = journal;
     entries.retain(|e| !outcome.conflicts.iter().any(|c| c.path == e.path));
-    Ok(CommitResult { digest, entries, notices, conflicts: outcome.conflicts, undo_bytes: None })
+    let lost = record.as_ref().and_then(|r| r.lost.clone());
+    notices.extend(lost.and_then(|reason| cannot_be_undone(&entries, reason)));
+    let undo_bytes = record.filter(|r| r.lost.is_none()).map(|r| r.bytes());
+    Ok(CommitResult { digest, entries, notices, conflicts: outcome.conflicts, undo_bytes })
+}
+
+fn cannot_be_undone(entries: &[DiffEntry], reason: String) -> Option<Notice> {
+    let path = entries.first()?.path.clone();
+    Some(Notice { path, message: format!("committed, but it cannot be undone: {reason}") })
+}
+
+/// What was put back had another name until just now, where it was kept; losing that changed its stamp and nothing else.
+fn restamp(original: &Root, edits: &mut Edits) -> Result<()> {
+    for (path, entry) in edits.iter_mut().filter_map(|(path, entry)| Some((path, entry.as_mut()?))) {
+        let Some(before) = entry.base else { continue };
+        let now = original.stamp(path)?.filter(|now| before.same_inode(now) && before.same_state(now));
+        entry.base = Some(now.unwrap_or(before));
+    }
+    Ok(())
 }
 
 /// Forgets what was prepared. What was decided cannot be forgotten.
