@@ -12,6 +12,7 @@ use sandboxer_core::model::{
     Change, CheckpointId, CommitRequest, CommitResult, DiffEntry, DiffKind, DiffView, PlanId, RelPath,
     Resource, RollbackResult, SandboxRef,
 };
+use sandboxer_core::policy::CommitRules;
 use sandboxer_core::registry::{StrategyEntry, StrategyOptions, StrategyRegistry};
 use sandboxer_core::service::{Consumer, CreateRequest, Input, ManagerParts, SandboxManager};
 use sandboxer_core::types::ResourceTypes;
@@ -139,7 +140,7 @@ fn nine_methods_are_enough() {
     manager.write(&target, &key, b"value").unwrap();
     assert_eq!(manager.read(&target, &key).unwrap(), b"value");
     let digest = manager.diff(&target, &[]).unwrap().digest;
-    let committed = manager.commit(&target, &CommitRequest::default()).unwrap();
+    let committed = manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap();
     assert_eq!(committed.digest, digest);
     assert_eq!(memory.committed.lock().unwrap()[&key], b"value");
     manager.write(&target, &key, b"other").unwrap();
@@ -160,7 +161,13 @@ fn what_it_cannot_do_is_said_by_its_capabilities_before_it_is_called() {
         manager.sandbox_path(&target).map(drop),
         manager.checkpoint(&target, None).map(drop),
         manager.rollback(&target, &some).map(drop),
-        manager.commit(&target, &CommitRequest { paths: some, ..CommitRequest::default() }).map(drop),
+        manager
+            .commit(
+                &target,
+                &CommitRequest { paths: some, ..CommitRequest::default() },
+                &CommitRules::default(),
+            )
+            .map(drop),
     ];
     for attempt in attempts {
         assert!(

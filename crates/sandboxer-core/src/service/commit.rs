@@ -11,6 +11,7 @@ use super::content::{combined_digest, paths_need_one_workspace};
 use super::manager::{SandboxManager, counted, failure, in_workspace, new_operation};
 use super::{Operation, PerWorkspace, Target, TargetCommit, Workspace};
 use crate::model::{CommitRequest, CommitResult, DiffEntry, DiffKind, Phase};
+use crate::policy::CommitRules;
 use crate::store::OperationEnd;
 use crate::{Error, Result};
 
@@ -22,13 +23,19 @@ pub(super) const WHOLE: &str = "whole";
 pub(super) const TWO_PHASE: &str = "two_phase";
 
 impl SandboxManager {
-    /// Makes the differences of a target real: all or nothing, over all its workspaces.
-    pub fn commit(&self, target: &Target, request: &CommitRequest) -> Result<TargetCommit> {
+    /// Makes the differences of a target real, if `rules` allow them: all or nothing, over all its workspaces.
+    pub fn commit(
+        &self,
+        target: &Target,
+        request: &CommitRequest,
+        rules: &CommitRules,
+    ) -> Result<TargetCommit> {
         check_request(target, request)?;
         self.permit_on(target, "commit")?;
         let (_lock, target) = self.lock_open(target)?;
         self.check_abilities(&target, request)?;
         self.check_paths(&target, &request.paths)?;
+        self.check_rules(&target, request, rules)?;
         let mode = if target.workspaces.len() == 1 { WHOLE } else { TWO_PHASE };
         let names: Vec<&str> = target.workspaces.iter().map(|w| w.name.as_str()).collect();
         let details = json!({"mode": mode, "workspaces": names, "message": request.message});
@@ -38,6 +45,15 @@ impl SandboxManager {
             [only] => self.commit_whole(&target, only, request, &operation),
             _ => self.commit_several(&target, request, operation),
         }
+    }
+
+    fn check_rules(&self, target: &Target, request: &CommitRequest, rules: &CommitRules) -> Result<()> {
+        if rules.allow_everything() {
+            return Ok(());
+        }
+        let diff = self.diff_unasked(target, &request.paths)?;
+        let named = diff.workspaces.iter().map(|w| (w.workspace.name.as_str(), &w.entries));
+        rules.check(named.flat_map(|(name, entries)| entries.iter().map(move |entry| (name, entry))))
     }
 
     fn check_abilities(&self, target: &Target, request: &CommitRequest) -> Result<()> {
@@ -216,6 +232,7 @@ fn is_refusal(error: &Error) -> bool {
             | Error::Conflict { .. }
             | Error::DigestMismatch { .. }
             | Error::Refused { .. }
+            | Error::RulesFailed { .. }
             | Error::Uncommittable { .. }
             | Error::Unsupported { .. }
     )

@@ -74,7 +74,7 @@ fn a_commit_whose_journal_was_published_is_finished() {
     let (manager, target) = world.one();
     change_all(&manager, &target);
     world.script.at("commit.apply", Fault::Die);
-    dies(|| manager.commit(&target, &CommitRequest::default()));
+    dies(|| manager.commit(&target, &CommitRequest::default(), &CommitRules::default()));
     drop(manager);
     lose_database(&world);
     world.manager().adopt().unwrap();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::model::{CommitRequest, HunkSelection, Phase};
+use crate::policy::Policy;
 
 fn commits(world: &World) -> Vec<String> {
     world.script.calls().into_iter().filter(|call| call.starts_with("commit.")).collect()
@@ -18,7 +19,7 @@ fn one_workspace_is_committed_whole_with_its_own_digest() {
         message: Some("why".into()),
         ..CommitRequest::default()
     };
-    let done = manager.commit(&target, &request).unwrap();
+    let done = manager.commit(&target, &request, &CommitRules::default()).unwrap();
     assert_eq!((done.digest.as_str(), done.workspaces[0].0.as_str()), (digest.as_str(), "proj"));
     assert_eq!(world.content("proj"), "new");
     let operation = &manager.log(None, 1).unwrap()[0];
@@ -41,10 +42,33 @@ fn what_was_not_reviewed_is_not_committed() {
     let (manager, target) = world.one();
     change_all(&manager, &target);
     let request = CommitRequest { digest: Some("blake3:other".into()), ..CommitRequest::default() };
-    assert!(matches!(manager.commit(&target, &request), Err(Error::DigestMismatch { .. })));
+    assert!(matches!(
+        manager.commit(&target, &request, &CommitRules::default()),
+        Err(Error::DigestMismatch { .. })
+    ));
     assert_eq!(world.content("proj"), "old");
     assert_eq!(last(&manager, "commit").0, "failed");
     assert_eq!(commits(&world), ["commit.whole proj"], "a refusal leaves nothing to roll forward");
+}
+
+#[test]
+fn what_a_rule_refuses_is_not_committed() {
+    let with = |policy: &str| {
+        let policies = vec![Policy::parse(policy).unwrap()];
+        CommitRules { policies, ..CommitRules::default() }
+    };
+    for (resource, files) in [("proj", 1), ("x", 2)] {
+        let world = World::new();
+        let (manager, target) = if files == 1 { world.one() } else { world.two() };
+        change_all(&manager, &target);
+        let too_few = with(&format!("max-files={}", files - 1));
+        let refused = manager.commit(&target, &CommitRequest::default(), &too_few);
+        assert!(matches!(refused, Err(Error::RulesFailed { failures }) if failures.len() == 1));
+        assert_eq!(world.content(resource), "old");
+        let enough = with(&format!("max-files={files}; paths=a"));
+        manager.commit(&target, &CommitRequest::default(), &enough).unwrap();
+        assert_eq!(world.content(resource), "new");
+    }
 }
 
 #[test]
@@ -53,10 +77,10 @@ fn a_failure_before_the_commit_point_is_just_a_failure() {
     let (manager, target) = world.one();
     change_all(&manager, &target);
     world.script.at("commit.staged", Fault::Fail);
-    manager.commit(&target, &CommitRequest::default()).unwrap_err();
+    manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap_err();
     assert_eq!(last(&manager, "commit").0, "failed");
     assert_eq!(world.content("proj"), "old");
-    manager.commit(&target, &CommitRequest::default()).unwrap();
+    manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap();
     assert_eq!(world.content("proj"), "new");
 }
 
@@ -67,7 +91,7 @@ fn chosen_paths_are_committed_alone() {
     change_all(&manager, &target);
     manager.write(&target, &path("b"), b"b").unwrap();
     let request = CommitRequest { paths: vec![path("b")], ..CommitRequest::default() };
-    manager.commit(&target, &request).unwrap();
+    manager.commit(&target, &request, &CommitRules::default()).unwrap();
     assert_eq!(world.content("proj"), "old");
     assert_eq!(manager.diff(&target, &[]).unwrap().workspaces[0].entries.len(), 1);
 }
@@ -77,13 +101,13 @@ fn requests_that_cannot_be_met_touch_nothing() {
     let world = World::new();
     let (manager, target) = world.two();
     let paths = CommitRequest { paths: vec![path("a")], ..CommitRequest::default() };
-    assert!(matches!(manager.commit(&target, &paths), Err(Error::Usage { .. })));
+    assert!(matches!(manager.commit(&target, &paths, &CommitRules::default()), Err(Error::Usage { .. })));
     let phase = CommitRequest { phase: Phase::Prepare, ..CommitRequest::default() };
-    assert!(matches!(manager.commit(&target, &phase), Err(Error::Usage { .. })));
+    assert!(matches!(manager.commit(&target, &phase, &CommitRules::default()), Err(Error::Usage { .. })));
     let hunks = vec![HunkSelection { path: path("a"), patch: b"@@ -1 +1 @@\n-a\n+b\n".to_vec() }];
     let hunks = CommitRequest { hunks, ..CommitRequest::default() };
     assert!(matches!(
-        manager.commit(&target, &hunks),
+        manager.commit(&target, &hunks, &CommitRules::default()),
         Err(Error::Unsupported { what: "commit chosen hunks", .. })
     ));
     assert_eq!(commits(&world), [""; 0]);
@@ -97,7 +121,7 @@ fn a_strategy_without_phases_or_paths_says_so_before_anything_is_touched() {
     let by_none = CreateRequest { strategy: Some("none".into()), ..request(&[&x, &y]) };
     manager.get_or_create_sandbox(&by_none).unwrap();
     let unsupported = |selector: &str, request: CommitRequest| {
-        let result = manager.commit(&manager.find(selector).unwrap(), &request);
+        let result = manager.commit(&manager.find(selector).unwrap(), &request, &CommitRules::default());
         assert!(
             matches!(&result, Err(Error::Unsupported { strategy, .. }) if strategy == "none"),
             "{result:?}"
@@ -106,7 +130,9 @@ fn a_strategy_without_phases_or_paths_says_so_before_anything_is_touched() {
     unsupported("x", CommitRequest::default());
     unsupported("x:y", CommitRequest { paths: vec![path("a")], ..CommitRequest::default() });
     assert_eq!(commits(&world), [""; 0]);
-    manager.commit(&manager.find("x:y").unwrap(), &CommitRequest::default()).unwrap();
+    manager
+        .commit(&manager.find("x:y").unwrap(), &CommitRequest::default(), &CommitRules::default())
+        .unwrap();
 }
 
 #[test]
@@ -116,7 +142,7 @@ fn several_are_prepared_then_finished_in_order() {
     change_all(&manager, &target);
     let digest = manager.diff(&target, &[]).unwrap().digest;
     let request = CommitRequest { digest: Some(digest.clone()), ..CommitRequest::default() };
-    let done = manager.commit(&target, &request).unwrap();
+    let done = manager.commit(&target, &request, &CommitRules::default()).unwrap();
     assert_eq!(done.digest, digest);
     assert_eq!(
         done.workspaces.iter().map(|(name, r)| (name.as_str(), r.entries.len())).collect::<Vec<_>>(),
@@ -134,7 +160,9 @@ fn one_named_workspace_of_several_is_committed_alone() {
     let world = World::new();
     let (manager, target) = world.two();
     change_all(&manager, &target);
-    manager.commit(&manager.find("x:y").unwrap(), &CommitRequest::default()).unwrap();
+    manager
+        .commit(&manager.find("x:y").unwrap(), &CommitRequest::default(), &CommitRules::default())
+        .unwrap();
     assert_eq!((world.content("x"), world.content("y")), ("old".into(), "new".into()));
 }
 
@@ -145,11 +173,11 @@ fn a_failure_before_the_decision_aborts_all() {
         let (manager, target) = world.two();
         change_all(&manager, &target);
         world.script.at(fault, Fault::Fail);
-        let error = manager.commit(&target, &CommitRequest::default()).unwrap_err();
+        let error = manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap_err();
         assert!(matches!(error, Error::Workspace { .. }), "{error}");
         assert_eq!((world.content("x"), world.content("y")), ("old".into(), "old".into()), "{fault}");
         assert_eq!(last(&manager, "commit").0, "aborted");
-        manager.commit(&target, &CommitRequest::default()).unwrap();
+        manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap();
         assert_eq!((world.content("x"), world.content("y")), ("new".into(), "new".into()), "{fault}");
     }
 }
@@ -160,7 +188,7 @@ fn a_conflict_in_one_workspace_keeps_all_from_being_committed() {
     let (manager, target) = world.two();
     change_all(&manager, &target);
     fs::write(world.resource("y").join("a"), "theirs").unwrap();
-    let error = manager.commit(&target, &CommitRequest::default()).unwrap_err();
+    let error = manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap_err();
     assert!(matches!(error.root(), Error::Conflict { .. }), "{error}");
     assert_eq!((world.content("x"), world.content("y")), ("old".into(), "theirs".into()));
 }
@@ -173,7 +201,7 @@ fn another_digest_of_several_aborts_all() {
     let reviewed = manager.diff(&target, &[]).unwrap().digest;
     manager.write(&manager.find("x:y").unwrap(), &path("a"), b"later").unwrap();
     let request = CommitRequest { digest: Some(reviewed.clone()), ..CommitRequest::default() };
-    match manager.commit(&target, &request) {
+    match manager.commit(&target, &request, &CommitRules::default()) {
         Err(Error::DigestMismatch { expected, found }) => {
             assert_eq!((expected, found), (reviewed, manager.diff(&target, &[]).unwrap().digest));
         }
@@ -189,7 +217,7 @@ fn an_interrupt_before_the_decision_aborts() {
     let (manager, target) = world.two();
     change_all(&manager, &target);
     world.cancel.cancel();
-    let error = manager.commit(&target, &CommitRequest::default()).unwrap_err();
+    let error = manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap_err();
     assert!(matches!(error.root(), Error::Cancelled), "{error}");
     assert_eq!((world.content("x"), world.content("y")), ("old".into(), "old".into()));
 }
@@ -201,12 +229,12 @@ fn an_abort_that_fails_is_repeated_by_recovery() {
     change_all(&manager, &target);
     world.script.at("commit.prepare y", Fault::Fail);
     world.script.at("commit.abort x", Fault::Fail);
-    manager.commit(&target, &CommitRequest::default()).unwrap_err();
+    manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap_err();
     assert_eq!(last(&manager, "commit").0, "running");
     world.manager().recover().unwrap();
     assert_eq!(last(&manager, "commit").0, "aborted");
     assert!(world.manager().recover().unwrap().is_empty());
-    manager.commit(&target, &CommitRequest::default()).unwrap();
+    manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap();
 }
 
 #[test]
@@ -215,7 +243,7 @@ fn a_failure_after_the_decision_is_finished_by_recovery() {
     let (manager, target) = world.two();
     change_all(&manager, &target);
     world.script.at("commit.finish x", Fault::Fail);
-    let error = manager.commit(&target, &CommitRequest::default()).unwrap_err();
+    let error = manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap_err();
     assert!(matches!(&error, Error::Workspace { workspace, .. } if workspace == "x"), "{error}");
     assert_eq!(
         (world.content("x"), world.content("y")),
@@ -235,7 +263,7 @@ fn a_whole_commit_that_fails_past_its_commit_point_is_rolled_forward() {
     let (manager, target) = world.one();
     change_all(&manager, &target);
     world.script.at("commit.apply", Fault::Fail);
-    let done = manager.commit(&target, &CommitRequest::default()).unwrap();
+    let done = manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap();
     assert_eq!(done.workspaces[0].1.entries.len(), 1);
     assert_eq!(world.content("proj"), "new");
 }
@@ -246,7 +274,7 @@ fn a_whole_commit_that_cannot_be_rolled_forward_now_is_later() {
     let (manager, target) = world.one();
     change_all(&manager, &target);
     world.script.at("commit.apply", Fault::AlwaysFail);
-    manager.commit(&target, &CommitRequest::default()).unwrap_err();
+    manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap_err();
     assert_eq!(last(&manager, "commit").0, "running");
     let recovered = world.manager().recover().unwrap();
     assert!(recovered[0].failed && recovered[0].message.contains("commit.apply"), "{recovered:?}");
@@ -270,7 +298,7 @@ fn a_failing_strategy_without_phases_is_just_a_failure() {
         .unwrap();
     let target = manager.find("x").unwrap();
     world.script.at("commit.whole", Fault::Fail);
-    manager.commit(&target, &CommitRequest::default()).unwrap_err();
+    manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap_err();
     assert_eq!(last(&manager, "commit").0, "failed");
 }
 
@@ -287,7 +315,7 @@ fn a_decision_that_cannot_be_recorded_is_left_to_recovery() {
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         *slot.lock().unwrap() = Some(other);
     });
-    let error = manager.commit(&target, &CommitRequest::default()).unwrap_err();
+    let error = manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap_err();
     assert!(matches!(error, Error::Busy { .. }), "{error}");
     held.lock().unwrap().take();
     assert_eq!(last(&manager, "commit").0, "running");
@@ -314,7 +342,7 @@ fn a_decision_that_was_withdrawn_is_aborted() {
             other.execute_batch(refuse).unwrap();
         }
     });
-    let error = manager.commit(&target, &CommitRequest::default()).unwrap_err();
+    let error = manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap_err();
     assert!(matches!(error, Error::Store { step: "record the decision", .. }), "{error}");
     assert_eq!(last(&manager, "commit").0, "aborted");
     assert_eq!((world.content("x"), world.content("y")), ("old".into(), "old".into()));

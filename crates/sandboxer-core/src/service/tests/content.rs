@@ -181,7 +181,7 @@ fn every_use_case_asks_for_permission() {
         ("read", |m, t| m.read(t, &path("a")).map(drop)),
         ("write", |m, t| m.write(t, &path("a"), b"x").map(drop)),
         ("diff", |m, t| m.diff(t, &[]).map(drop)),
-        ("commit", |m, t| m.commit(t, &Default::default()).map(drop)),
+        ("commit", |m, t| m.commit(t, &Default::default(), &CommitRules::default()).map(drop)),
         ("rollback", |m, t| m.rollback(t, &[]).map(drop)),
         ("checkpoint", |m, t| m.checkpoint(t, None).map(drop)),
         ("checkpoint", |m, t| m.checkpoint_service().prune(t, 0).map(drop)),
@@ -204,7 +204,7 @@ fn a_path_that_is_nowhere_is_not_found_and_one_without_a_difference_is_fine() {
     let (manager, target) = world.one();
     let commit = |paths: &[RelPath]| {
         let request = CommitRequest { paths: paths.to_vec(), ..CommitRequest::default() };
-        manager.commit(&target, &request).map(drop)
+        manager.commit(&target, &request, &CommitRules::default()).map(drop)
     };
     let all = |paths: &[RelPath]| {
         [manager.diff(&target, paths).map(drop), commit(paths), manager.rollback(&target, paths).map(drop)]

@@ -52,7 +52,7 @@ fn a_decided_commit_is_finished_before_its_sandbox_goes() {
     let (manager, target) = world.two();
     change_all(&manager, &target);
     world.script.at("commit.finish x", Fault::Die);
-    dies(|| manager.commit(&target, &Default::default()));
+    dies(|| manager.commit(&target, &Default::default(), &CommitRules::default()));
     world.manager().destroy(&target).unwrap();
     assert_eq!((world.content("x"), world.content("y")), ("new".into(), "new".into()));
 }
@@ -63,7 +63,7 @@ fn an_unfinished_commit_keeps_its_sandbox_unless_the_original_is_gone() {
     let (manager, target) = world.one();
     change_all(&manager, &target);
     world.script.at("commit.apply", Fault::AlwaysFail);
-    manager.commit(&target, &Default::default()).unwrap_err();
+    manager.commit(&target, &Default::default(), &CommitRules::default()).unwrap_err();
     world.manager().destroy(&target).unwrap_err();
     assert_eq!(manager.find("proj").unwrap().sandbox.state, SandboxState::Active);
     fs::remove_dir_all(world.resource("proj")).unwrap();

@@ -27,6 +27,7 @@ use super::*;
 use crate::config::Settings;
 use crate::contract::{CancelFlag, LocalPermissions, NoProgress, PermissionService};
 use crate::model::{AccessResult, PlanId, RelPath};
+use crate::policy::CommitRules;
 use crate::types::ResourceTypes;
 use crate::{Error, Result};
 use fake::{Fault, Script};

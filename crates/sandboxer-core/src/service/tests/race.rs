@@ -90,7 +90,7 @@ fn recovery_happens_once() {
     let (manager, target) = world.one();
     change_all(&manager, &target);
     world.script.at("commit.apply", Fault::Die);
-    dies(|| manager.commit(&target, &Default::default()));
+    dies(|| manager.commit(&target, &Default::default(), &CommitRules::default()));
     let recovered = all_at_once(&world, 4, |_, manager| manager.recover().unwrap().len());
     assert_eq!(recovered.iter().sum::<usize>(), 1);
     assert_eq!(world.content("proj"), "new");

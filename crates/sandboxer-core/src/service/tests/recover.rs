@@ -10,7 +10,7 @@ fn a_commit_that_died_before_the_decision_is_forgotten() {
         let (manager, target) = world.two();
         change_all(&manager, &target);
         world.script.at(point, Fault::Die);
-        dies(|| manager.commit(&target, &CommitRequest::default()));
+        dies(|| manager.commit(&target, &CommitRequest::default(), &CommitRules::default()));
         drop(manager);
         let manager = world.manager();
         let recovered = manager.recover().unwrap();
@@ -18,7 +18,7 @@ fn a_commit_that_died_before_the_decision_is_forgotten() {
         assert!(recovered[0].message.contains("nothing was committed"), "{recovered:?}");
         assert_eq!((world.content("x"), world.content("y")), ("old".into(), "old".into()), "{point}");
         assert_eq!(last(&manager, "commit").0, "aborted");
-        manager.commit(&target, &CommitRequest::default()).unwrap();
+        manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap();
         assert_eq!(world.content("y"), "new");
     }
 }
@@ -33,7 +33,7 @@ fn a_commit_that_died_after_the_decision_is_finished_even_if_recovery_dies_too()
             let (manager, target) = world.two();
             change_all(&manager, &target);
             world.script.at(point, Fault::Die);
-            dies(|| manager.commit(&target, &CommitRequest::default()));
+            dies(|| manager.commit(&target, &CommitRequest::default(), &CommitRules::default()));
             world.script.at(second, Fault::Die);
             dies(|| world.manager().recover());
             let manager = world.manager();
@@ -64,7 +64,7 @@ fn a_whole_commit_that_died_is_old_or_new() {
         let (manager, target) = world.one();
         change_all(&manager, &target);
         world.script.at(point, Fault::Die);
-        dies(|| manager.commit(&target, &CommitRequest::default()));
+        dies(|| manager.commit(&target, &CommitRequest::default(), &CommitRules::default()));
         let manager = world.manager();
         assert_eq!(manager.recover().unwrap().len(), 1, "{point}");
         assert_eq!(
@@ -82,7 +82,7 @@ fn a_dead_commit_is_settled_before_the_next_change_even_without_recover() {
     let (manager, target) = world.one();
     change_all(&manager, &target);
     world.script.at("commit.apply", Fault::Die);
-    dies(|| manager.commit(&target, &CommitRequest::default()));
+    dies(|| manager.commit(&target, &CommitRequest::default(), &CommitRules::default()));
     world.manager().write(&target, &path("a"), b"newer").unwrap();
     assert_eq!(world.content("proj"), "new");
 }
@@ -96,7 +96,7 @@ fn a_dead_commit_of_a_strategy_without_phases_is_logged_as_interrupted() {
         .get_or_create_sandbox(&CreateRequest { strategy: Some("none".into()), ..request(&[&x]) })
         .unwrap();
     world.script.at("commit.whole", Fault::Die);
-    dies(|| manager.commit(&manager.find("x").unwrap(), &CommitRequest::default()));
+    dies(|| manager.commit(&manager.find("x").unwrap(), &CommitRequest::default(), &CommitRules::default()));
     world.manager().recover().unwrap();
     assert_eq!(last(&manager, "commit"), ("aborted".into(), "interrupted".into()));
 }

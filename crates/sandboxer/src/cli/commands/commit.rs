@@ -44,7 +44,8 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     };
     let session = app.open()?;
     let target = session.find(&args.target.id)?;
-    let commit = session.manager.commit(&target, &request)?;
+    let commit =
+        session.manager.commit(&target, &request, &sandboxer_core::policy::CommitRules::default())?;
     if app.ui.json {
         app.ui.document(&CommitDocument::new(&target.sandbox, &commit))?;
     } else {

@@ -245,7 +245,11 @@ impl Run {
 
     /// A conflict keeps its own exit code; any other failure is ours. The sandbox is kept in either case.
     fn commit(&self, app: &mut App) -> Result<Fate, CliError> {
-        let committed = self.session.manager.commit(&self.target, &CommitRequest::default());
+        let committed = self.session.manager.commit(
+            &self.target,
+            &CommitRequest::default(),
+            &sandboxer_core::policy::CommitRules::default(),
+        );
         let commit = committed.map_err(|error| match error.root() {
             Error::Conflict { .. } => CliError::from(error),
             _ => ours(error.into()),
