@@ -20,6 +20,29 @@ pub enum Line<'a> {
     Added(&'a [u8]),
 }
 
+impl<'a> Line<'a> {
+    /// Its text, where the old text has it.
+    pub fn in_old(&self) -> Option<&'a [u8]> {
+        match *self {
+            Self::Context(text) | Self::Removed(text) => Some(text),
+            Self::Added(_) => None,
+        }
+    }
+
+    /// Its text, where the new text has it.
+    pub fn in_new(&self) -> Option<&'a [u8]> {
+        match *self {
+            Self::Context(text) | Self::Added(text) => Some(text),
+            Self::Removed(_) => None,
+        }
+    }
+
+    /// Whether it is on both sides.
+    pub fn is_context(&self) -> bool {
+        matches!(self, Self::Context(_))
+    }
+}
+
 /// Neighbouring changes and up to three unchanged lines around them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hunk<'a> {
@@ -117,7 +140,7 @@ fn write_line(out: &mut dyn Write, sign: u8, text: &[u8]) -> io::Result<()> {
     if text.ends_with(b"\n") { Ok(()) } else { out.write_all(b"\n\\ No newline at end of file\n") }
 }
 
-fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     imara_diff::sources::byte_lines(text)
 }
 
@@ -150,10 +173,7 @@ pub fn apply_hunks(old: &[u8], hunks: &[Hunk<'_>], selected: &[usize]) -> Vec<u8
 }
 
 fn new_side<'h, 'a>(hunk: &'h Hunk<'a>) -> impl Iterator<Item = &'a [u8]> + use<'h, 'a> {
-    hunk.lines.iter().filter_map(|line| match *line {
-        Line::Context(text) | Line::Added(text) => Some(text),
-        Line::Removed(_) => None,
-    })
+    hunk.lines.iter().filter_map(Line::in_new)
 }
 
 /// Splits the first `count` lines off `rest`.

@@ -8,13 +8,21 @@
 mod align;
 mod anchors;
 mod entry;
+mod exact;
 mod hunk;
 mod literal;
+mod parse;
 mod quote;
+mod split;
+mod text;
 
 pub(crate) use align::{LineDiff, Span};
 pub use entry::render_entry;
+pub use exact::apply_exactly;
 pub use hunk::{Hunk, Line, apply_hunks, hunks, line_stat, render_hunk};
+pub use parse::{FilePatch, FilePatchKind, parse_files};
+pub use split::split;
+pub use text::{PatchError, hunk_texts, reverse_hunks};
 
 /// How far into a content a NUL byte is looked for; git's figure.
 const SNIFFED_BYTES: usize = 8000;

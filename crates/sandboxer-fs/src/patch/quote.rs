@@ -44,10 +44,77 @@ fn write_escaped(out: &mut dyn Write, byte: u8) -> io::Result<()> {
     out.write_all(&[b'\\', letter])
 }
 
+/// Reads a name that ends with its line, in quotes or bare; `None` if its quotes do not close or hold an unknown escape.
+pub(super) fn read_name(text: &[u8]) -> Option<Vec<u8>> {
+    if !text.starts_with(b"\"") {
+        return Some(text.to_vec());
+    }
+    read_word(text).filter(|(_, rest)| rest.is_empty()).map(|(name, _)| name)
+}
+
+/// Reads a name in quotes, and gives what follows them too.
+pub(super) fn read_word(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let mut rest = text.strip_prefix(b"\"")?;
+    let mut name = Vec::new();
+    loop {
+        let (byte, after) = rest.split_first()?;
+        rest = after;
+        match byte {
+            b'"' => return Some((name, rest)),
+            b'\\' => {
+                let (byte, after) = read_escaped(rest)?;
+                name.push(byte);
+                rest = after;
+            }
+            plain => name.push(*plain),
+        }
+    }
+}
+
+/// Reads what follows a backslash: a letter, or three octal digits.
+fn read_escaped(text: &[u8]) -> Option<(u8, &[u8])> {
+    let (letter, rest) = text.split_first()?;
+    let byte = match letter {
+        b'"' | b'\\' => *letter,
+        b'a' => 0x07,
+        b'b' => 0x08,
+        b't' => b'\t',
+        b'n' => b'\n',
+        b'v' => 0x0b,
+        b'f' => 0x0c,
+        b'r' => b'\r',
+        b'0'..=b'3' => {
+            let digits = std::str::from_utf8(text.get(..3)?).ok()?;
+            return Some((u8::from_str_radix(digits, 8).ok()?, &text[3..]));
+        }
+        _ => return None,
+    };
+    Some((byte, rest))
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    #[test]
+    fn quotes_that_make_no_sense_are_no_name() {
+        for bad in [r#""open"#, r#""a\q""#, r#""\40""#, r#""\4"#, r#""\"#, r#""a" b"#, r#""\1+1""#] {
+            assert_eq!(read_name(bad.as_bytes()), None, "{bad}");
+        }
+        assert_eq!(read_word(br#""a b" c"#), Some((b"a b".to_vec(), &b" c"[..])));
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_is_read_back(name in proptest::collection::vec(any::<u8>(), 1..20), quoted in any::<bool>()) {
+            let mut out = Vec::new();
+            write_quoted_if(quoted || name.iter().any(|b| needs_escape(*b)), &mut out, "", &name).unwrap();
+            prop_assert_eq!(read_name(&out), Some(name));
+        }
+    }
 
     fn quoted(prefix: &str, path: &[u8]) -> String {
         let mut out = Vec::new();
