@@ -89,20 +89,20 @@ impl<'b> Places<'b> {
 }
 
 /// The search for a run of lines in a text.
-pub(super) struct Search<'s> {
-    pub(super) text: &'s [&'s [u8]],
-    pub(super) wanted: &'s [&'s [u8]],
+struct Search<'s> {
+    text: &'s [&'s [u8]],
+    wanted: &'s [&'s [u8]],
     /// The first line that it may begin at.
-    pub(super) first: usize,
+    first: usize,
     /// Where it is looked for first.
-    pub(super) expected: usize,
+    expected: usize,
     /// How many more lines may be compared.
-    pub(super) budget: &'s mut usize,
+    budget: &'s mut usize,
 }
 
 impl Search<'_> {
     /// The place nearest to the expected one; of two equally near the later.
-    pub(super) fn run(&mut self) -> Result<usize, String> {
+    fn run(&mut self) -> Result<usize, String> {
         let last = self.text.len().checked_sub(self.wanted.len()).filter(|last| *last >= self.first);
         let last = last.ok_or("does not match: the file has not that many lines left")?;
         if (self.first..=last).contains(&self.expected) && self.matches(self.expected) {

@@ -2,7 +2,8 @@
 //!
 //! Everything here is a pure function over bytes; nothing opens a file. [`render_entry`] turns one entry of a diff and its
 //! two contents into what `git apply` (either way round) and, for text, `patch -p1` accept; patches of several entries are
-//! made by writing one after the other. [`hunks`] and [`apply_hunks`] are the seam for choosing part of a file's changes.
+//! made by writing one after the other. [`hunks`] and [`apply_hunks`] are the seam for choosing part of a file's changes;
+//! [`parse_files`], [`apply_exactly`] and [`check_part_of`] take such a choice back in as text.
 //! The comparison itself is in `align`: `imara-diff`, kept to pieces of bounded size so that no input makes it slow.
 
 mod align;
@@ -15,6 +16,7 @@ mod parse;
 mod quote;
 mod split;
 mod text;
+mod within;
 
 pub(crate) use align::{LineDiff, Span};
 pub use entry::render_entry;
@@ -23,6 +25,7 @@ pub use hunk::{Hunk, Line, apply_hunks, hunks, line_stat, render_hunk};
 pub use parse::{FilePatch, FilePatchKind, parse_files};
 pub use split::split;
 pub use text::{PatchError, hunk_texts, reverse_hunks};
+pub use within::check_part_of;
 
 /// How far into a content a NUL byte is looked for; git's figure.
 const SNIFFED_BYTES: usize = 8000;

@@ -54,12 +54,8 @@ impl Header {
 
     /// Where its first line is expected among the old text's lines, from 0. An empty range is named by the line before it.
     pub(super) fn old_index(&self) -> usize {
-        index_of(self.old)
-    }
-
-    /// The same in the new text.
-    pub(super) fn new_index(&self) -> usize {
-        index_of(self.new)
+        let (start, len) = self.old;
+        if len == 0 { start } else { start.saturating_sub(1) }
     }
 }
 
@@ -68,10 +64,6 @@ impl fmt::Display for Header {
         let side = |(start, len)| if len == 1 { format!("{start}") } else { format!("{start},{len}") };
         write!(f, "@@ -{} +{} @@", side(self.old), side(self.new))
     }
-}
-
-fn index_of((start, len): (usize, usize)) -> usize {
-    if len == 0 { start } else { start.saturating_sub(1) }
 }
 
 fn parse_range(text: &[u8]) -> Option<((usize, usize), &[u8])> {
@@ -237,7 +229,7 @@ mod tests {
         let header = Header::parse(b"@@ -1,2 +3 @@ fn main() {\n").unwrap();
         assert_eq!(header, Header { old: (1, 2), new: (3, 1) });
         assert_eq!(header.to_string(), "@@ -1,2 +3 @@");
-        assert_eq!((header.old_index(), header.new_index()), (0, 2));
+        assert_eq!(header.old_index(), 0);
         assert_eq!(Header::parse(b"@@ -5,0 +6,2 @@").unwrap().old_index(), 5);
         for bad in ["@@ -1 +1", "@@ 1 +1 @@", "@@ -x +1 @@", "@@@ -1 -1 +1 @@@", "@@ -99999999999 +1 @@", ""]
         {
