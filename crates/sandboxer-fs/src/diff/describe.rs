@@ -65,7 +65,7 @@ fn describe(
     entry.new = seen.as_ref().map(node_of);
     entry.binary = is_binary(comparison, &entry);
     entry.refused = seen.as_ref().and_then(|s| refusal(s, links));
-    entry.flags = flags_of(&entry.path, seen.as_ref());
+    entry.flags = flags_of(&entry, seen.as_ref());
     entry.moved = original_moved(comparison.original, &entry.path, base.as_ref(), buffer)?.is_some();
     // What was read is remembered: staging may link to the original, which moves its stamp and nothing else.
     let base = base.map(|b| Entry { hash: old_hash, ..b });

@@ -1,87 +1,49 @@
 //! What a careful person should look at before committing.
 
-use sandboxer_core::model::{NodeType, RelPath};
+use sandboxer_core::model::{DiffEntry, DiffKind, NodeType, RelPath};
 
 use super::Seen;
+use super::self_running::runs_by_itself;
 use crate::xattrs::CAPABILITY;
 
-/// Files that a shell, an editor, a build tool or an agent runs or obeys without being asked.
-const RUN_BY_THEMSELVES: &[&str] = &[
-    ".envrc",
-    ".bashrc",
-    ".profile",
-    ".zshrc",
-    ".gitattributes",
-    ".gitmodules",
-    ".gitconfig",
-    ".npmrc",
-    ".pre-commit-config.yaml",
-    ".mcp.json",
-    "AGENTS.md",
-    "CLAUDE.md",
-    ".cursorrules",
-    "sandboxer.yaml",
-    "conftest.py",
-    "sitecustomize.py",
-    "build.rs",
-];
+/// More than source code has: a binary file of more bytes is one that nobody can review, and that stays in a history for
+/// good.
+const LARGE: u64 = 5 << 20;
 
-const DIRECTORIES_OF_SUCH: &[&str] = &[
-    ".git",
-    ".husky",
-    ".vscode",
-    ".idea",
-    ".devcontainer",
-    ".claude",
-    ".cursor",
-    ".github/workflows",
-    ".cargo",
-];
-
-/// The flags of an entry as it is now.
-pub fn flags_of(path: &RelPath, now: Option<&Seen>) -> Vec<String> {
+/// The flags of an entry as it is now. Its path, its kind and whether it is binary are known already.
+pub fn flags_of(entry: &DiffEntry, now: Option<&Seen>) -> Vec<String> {
     let Some(seen) = now else { return Vec::new() };
-    let mut flags = Vec::new();
-    let permissions = seen.stamp.permissions();
-    if seen.stamp.is_file() && permissions & 0o4000 != 0 {
-        flags.push("setuid");
-    }
-    if seen.stamp.is_file() && permissions & 0o2000 != 0 {
-        flags.push("setgid");
-    }
-    if seen.xattrs.contains_key(CAPABILITY) {
-        flags.push("file capabilities");
-    }
-    if runs_by_itself(path) && !seen.stamp.is_dir() {
-        flags.push("runs by itself");
-    }
-    if seen.stamp.node_type() == NodeType::Symlink && leaves_the_tree(path, &seen.target) {
-        flags.push("link leaves the tree");
-    }
-    flags.into_iter().map(str::to_owned).collect()
+    let stamp = &seen.stamp;
+    let is_link = stamp.node_type() == NodeType::Symlink;
+    let has = |bit: u32| stamp.is_file() && stamp.permissions() & bit != 0;
+    let new_content = entry.kind != DiffKind::Metadata && stamp.is_file();
+    let flags = [
+        (has(0o4000), "setuid"),
+        (has(0o2000), "setgid"),
+        (seen.xattrs.contains_key(CAPABILITY), "file capabilities"),
+        (!stamp.is_dir() && runs_by_itself(&entry.path, is_link), "runs by itself"),
+        (is_link && leaves_the_tree(&entry.path, &seen.target), "link leaves the tree"),
+        (new_content && entry.binary && stamp.size > LARGE, "large binary"),
+    ];
+    flags.into_iter().filter(|(applies, _)| *applies).map(|(_, flag)| flag.to_owned()).collect()
 }
 
-fn runs_by_itself(path: &RelPath) -> bool {
-    let text = path.to_string();
-    let name = String::from_utf8_lossy(path.name());
-    let below = |dir: &&str| text.starts_with(&format!("{dir}/")) || text.contains(&format!("/{dir}/"));
-    RUN_BY_THEMSELVES.contains(&name.as_ref()) || DIRECTORIES_OF_SUCH.iter().any(below)
-}
-
-/// Whether a link's target, taken by its text, is outside.
+/// Whether a link's target, taken by its text, is outside or may be: what `a/..` is depends on whether `a` is a link.
 fn leaves_the_tree(path: &RelPath, target: &[u8]) -> bool {
     if target.starts_with(b"/") {
         return true;
     }
-    let mut depth = path.components().count() as i64 - 1;
-    target.split(|b| *b == b'/').any(|part| {
+    let mut above = path.components().count() - 1;
+    let mut below = false;
+    for part in target.split(|b| *b == b'/') {
         match part {
-            b".." => depth -= 1,
             b"" | b"." => {}
-            _ => depth += 1,
+            b".." if below || above == 0 => return true,
+            b".." => above -= 1,
+            _ => below = true,
         }
-        depth < 0
-    })
+    }
+    false
 }
 
 #[cfg(test)]
@@ -100,18 +62,37 @@ mod tests {
         Seen { stamp, hash: None, xattrs: Xattrs::new(), target: target.into() }
     }
 
+    fn flags(path: &str, now: &Seen) -> Vec<String> {
+        flags_of(&DiffEntry::new(rel(path), DiffKind::Created), Some(now))
+    }
+
     #[test]
     fn privilege_and_self_running_files_are_flagged() {
-        assert_eq!(flags_of(&rel("a"), Some(&seen(0o106_755, ""))), ["setuid", "setgid"]);
+        assert_eq!(flags("a", &seen(0o106_755, "")), ["setuid", "setgid"]);
         let mut capable = seen(0o100_755, "");
         capable.xattrs.insert(CAPABILITY.to_vec(), vec![1]);
-        assert_eq!(flags_of(&rel("a"), Some(&capable)), ["file capabilities"]);
-        for path in [".envrc", "sub/.git/hooks/pre-commit", ".vscode/tasks.json", ".github/workflows/ci.yml"]
-        {
-            assert_eq!(flags_of(&rel(path), Some(&seen(0o100_644, ""))), ["runs by itself"], "{path}");
-        }
-        assert!(flags_of(&rel("src/main.rs"), Some(&seen(0o100_644, ""))).is_empty());
-        assert!(flags_of(&rel(".envrc"), None).is_empty());
+        assert_eq!(flags("a", &capable), ["file capabilities"]);
+        assert_eq!(flags(".envrc", &seen(0o100_644, "")), ["runs by itself"]);
+        assert_eq!(flags(".envrc", &seen(0o120_777, "src/x")), ["runs by itself"]);
+        assert!(flags("src/main.rs", &seen(0o100_644, "")).is_empty());
+        assert!(flags(".vscode", &seen(0o040_755, "")).is_empty());
+        assert!(flags_of(&DiffEntry::new(rel(".envrc"), DiffKind::Deleted), None).is_empty());
+        let metadata = DiffEntry::new(rel(".git/hooks/pre-push"), DiffKind::Metadata);
+        assert_eq!(flags_of(&metadata, Some(&seen(0o100_755, ""))), ["runs by itself"]);
+    }
+
+    #[test]
+    fn large_binaries_are_flagged_where_their_content_is_new() {
+        let sized = |size| Seen { stamp: Stamp { mode: 0o100_644, size, ..Stamp::default() }, ..seen(0, "") };
+        let flags = |kind, binary, size| {
+            let entry = DiffEntry { binary, ..DiffEntry::new(rel("x"), kind) };
+            flags_of(&entry, Some(&sized(size)))
+        };
+        assert_eq!(flags(DiffKind::Created, true, LARGE + 1), ["large binary"]);
+        assert_eq!(flags(DiffKind::Modified, true, LARGE + 1), ["large binary"]);
+        assert!(flags(DiffKind::Created, true, LARGE).is_empty());
+        assert!(flags(DiffKind::Created, false, LARGE + 1).is_empty());
+        assert!(flags(DiffKind::Metadata, true, LARGE + 1).is_empty());
     }
 
     #[test]
@@ -121,9 +102,12 @@ mod tests {
             ("l", "../x", true),
             ("d/l", "../x", false),
             ("d/l", "../../x", true),
-            ("l", "a/../b", false),
+            ("d/l", "./..//x/.", false),
+            ("l", "a/b", false),
+            ("l", "a/../b", true),
+            ("d/l", "a/..", true),
         ] {
-            let flags = flags_of(&rel(path), Some(&seen(0o120_777, target)));
+            let flags = flags(path, &seen(0o120_777, target));
             assert_eq!(!flags.is_empty(), leaves, "{path} -> {target}");
         }
     }

@@ -7,6 +7,7 @@ mod describe;
 mod flags;
 mod renames;
 mod scan;
+mod self_running;
 
 use sandboxer_core::Result;
 use sandboxer_core::contract::CancelFlag;
