@@ -15,6 +15,7 @@ use serde::Serialize;
 use super::exit;
 use super::json::PathText;
 use super::output::{self, Ui, shell_word, style};
+use super::rules::{self, FailedRule};
 
 /// What kind of failure it is, in one word for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -92,6 +93,9 @@ pub struct CliError {
     /// Path by path, where there are several.
     #[serde(rename = "paths", skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<Detail>,
+    /// Each rule that refused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<FailedRule>,
     /// What to type next.
     pub hints: Vec<String>,
     /// The exit code.
@@ -117,6 +121,7 @@ impl CliError {
             message,
             path: None,
             details: Vec::new(),
+            rules: Vec::new(),
             hints: Vec::new(),
             exit: kind.exit(),
             silent: false,
@@ -184,6 +189,9 @@ impl CliError {
         for detail in &self.details {
             text.push_str(&format!("  {}: {}\n", detail.path.screen(), output::sentence(&detail.reason)));
         }
+        for line in rules::lines(&self.rules, ui) {
+            text.push_str(&format!("{line}\n"));
+        }
         for hint in &self.hints {
             text.push_str(&format!("{} {}\n", ui.paint_err(style::HINT, "hint:"), output::sentence(hint)));
         }
@@ -202,6 +210,9 @@ fn explain(error: &Error) -> CliError {
     let mut told = CliError::new(kind_of(root), chain(error));
     told.path = path_of(root).map(|path| Box::new(PathText::new(path.as_os_str().as_bytes())));
     told.details = details_of(root);
+    if let Error::RulesFailed { failures } = root {
+        told.rules = failures.iter().map(FailedRule::of).collect();
+    }
     told.hints = hints_of(root);
     if let (Error::Workspace { workspace, .. }, Kind::Conflict | Kind::Refused) = (error, told.kind) {
         // Their hints take paths, and a path lies in one workspace.
@@ -216,7 +227,10 @@ fn kind_of(error: &Error) -> Kind {
         Error::Path(_) | Error::Usage { .. } => Kind::Usage,
         Error::Conflict { .. } => Kind::Conflict,
         Error::NotFound { .. } => Kind::NotFound,
-        Error::Refused { .. } | Error::Uncommittable { .. } | Error::DigestMismatch { .. } => Kind::Refused,
+        Error::Refused { .. }
+        | Error::RulesFailed { .. }
+        | Error::Uncommittable { .. }
+        | Error::DigestMismatch { .. } => Kind::Refused,
         Error::Unavailable { .. } => Kind::Unavailable,
         Error::Unsupported { .. } => Kind::Unsupported,
         Error::Busy { .. } => Kind::Busy,
@@ -303,6 +317,7 @@ fn hints_of(error: &Error) -> Vec<String> {
             vec!["review again: `sandbox diff ID --json` gives the digest of what is there now".to_owned()]
         }
         Error::Uncommittable { entries } => uncommittable_hints(entries),
+        Error::RulesFailed { failures } => rules::hints(failures),
         Error::Unsupported { .. } | Error::Unavailable { .. } => {
             vec!["`sandbox doctor` shows which strategies work here, and why not".to_owned()]
         }
@@ -408,6 +423,7 @@ mod tests {
         assert_eq!(exit_of(Error::not_found("sandbox", "x")), 4);
         assert_eq!(exit_of(Error::refused("x")), 5);
         assert_eq!(exit_of(Error::Uncommittable { entries: vec![] }), 5);
+        assert_eq!(exit_of(Error::RulesFailed { failures: vec![] }), 5);
         assert_eq!(exit_of(Error::DigestMismatch { expected: "a".into(), found: "b".into() }), 5);
         let unavailable = Error::Unavailable { strategy: "s".into(), path: "/".into(), reason: "r".into() };
         assert_eq!(exit_of(unavailable), 6);

@@ -12,6 +12,7 @@ mod json;
 mod output;
 mod places;
 mod progress;
+mod rules;
 mod session;
 mod signals;
 

@@ -1,5 +1,6 @@
 //! What a command works with: the streams, the places, and (for most) a manager whose state has been put in order.
 
+use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 
 use sandboxer::wiring::{self, Setup};
@@ -124,6 +125,13 @@ impl Session {
     /// The same, those that are gone included.
     pub fn find_any(&self, selector: &str) -> Result<Target, CliError> {
         self.manager.find_any(selector).map_err(|error| self.or_lost(error))
+    }
+
+    /// One line from the terminal, or nothing when there is nobody any more.
+    pub fn answer(&self) -> Option<String> {
+        let mut line = String::new();
+        let read = self.signals.interruptible(|| io::stdin().lock().read_line(&mut line));
+        matches!(read, Ok(1..)).then(|| line.trim().to_lowercase())
     }
 
     /// A sandbox that is not known may be one whose database was lost.

@@ -7,6 +7,7 @@ use super::{TargetArg, rel_paths};
 use crate::cli::error::CliError;
 use crate::cli::json::{CommitDocument, Summary};
 use crate::cli::output::{self, Ui, count, shell_word};
+use crate::cli::rules::{self, RuleArgs};
 use crate::cli::session::{App, conflict_sentence};
 use crate::cli::{Outcome, exit};
 
@@ -14,13 +15,15 @@ use crate::cli::{Outcome, exit};
 ///
 /// Refuses with exit code 3, and writes nothing, where the original has changed since the sandbox was made. Either
 /// everything that was selected is written or nothing is, also when the machine stops in the middle. The sandbox stays
-/// open, and what was committed is its new base.
+/// open, and what was committed is its new base. Paths that a careful person should look at first are flagged, and refused
+/// with exit code 5 unless you say --accept-flags.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   sandbox commit try
   sandbox commit try src/main.rs docs -m 'fix the parser'
-  sandbox commit try --digest \"$(sandbox diff try --json | jq -r .digest)\"   Only what was reviewed")]
+  sandbox commit try --digest \"$(sandbox diff try --json | jq -r .digest)\"   Only what was reviewed
+  sandbox commit try --if 'paths=src/**; max-files=50; no-flags'      Only what is harmless")]
 pub struct Args {
     #[command(flatten)]
     pub target: TargetArg,
@@ -33,6 +36,8 @@ pub struct Args {
     /// Refuse (exit 5) unless this is the digest of exactly what is to be committed
     #[arg(long)]
     digest: Option<String>,
+    #[command(flatten)]
+    rules: RuleArgs,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
@@ -44,8 +49,8 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     };
     let session = app.open()?;
     let target = session.find(&args.target.id)?;
-    let commit =
-        session.manager.commit(&target, &request, &sandboxer_core::policy::CommitRules::default())?;
+    let rules = args.rules.read(&session.settings)?;
+    let commit = rules::commit(app, &session, &target, &request, &rules)?;
     if app.ui.json {
         app.ui.document(&CommitDocument::new(&target.sandbox, &commit))?;
     } else {

@@ -1,9 +1,10 @@
 use std::ffi::OsString;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use sandboxer_core::Error;
 use sandboxer_core::model::{CommitRequest, PlanId};
+use sandboxer_core::policy::CommitRules;
 use sandboxer_core::service::{CreateRequest, Target, TargetDiff};
 use serde::Serialize;
 
@@ -14,6 +15,7 @@ use crate::cli::diffs;
 use crate::cli::error::{CliError, Kind};
 use crate::cli::json::DiffDocument;
 use crate::cli::output::{self, count, style};
+use crate::cli::rules::{self, RuleArgs};
 use crate::cli::session::{App, Session, typed};
 use crate::cli::{Outcome, exit};
 
@@ -21,12 +23,13 @@ use crate::cli::{Outcome, exit};
 ///
 /// It works in a sandbox of a directory; afterwards the difference is shown, and you decide what becomes of it. Only files are isolated: the command has your network, your processes and everything outside the directory. Without
 /// a terminal the sandbox is kept, and what to type next is printed. The exit code is the command's own (128+n if signal n
-/// ended it); 125 is our failure, 126 not executable, 127 not found, and 3 a conflict of --commit.
+/// ended it); 125 is our failure, 126 not executable, 127 not found, 3 a conflict of --commit and 5 a rule that refused it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   sandbox run -- make test                  Run, look, decide
   sandbox run --commit -- cargo fmt         Commit if it succeeds and nothing else changed meanwhile
+  sandbox run --commit --if 'paths=src/**; no-flags' -- ./agent.sh
   sandbox run --discard -- ./try-it.sh      Look at the difference and forget it
   sandbox run -C ~/proj --keep --name try -- sh")]
 pub struct Args {
@@ -51,6 +54,8 @@ pub struct Args {
     /// The piece of work it belongs to; its open sandbox of this directory is used again
     #[arg(long)]
     plan: Option<String>,
+    #[command(flatten)]
+    rules: RuleArgs,
     #[command(flatten)]
     consumer: ConsumerArgs,
     /// The command and its arguments
@@ -88,6 +93,7 @@ struct Document<'a> {
 struct Run {
     session: Session,
     target: Target,
+    rules: CommitRules,
     disposable: bool,
 }
 
@@ -112,6 +118,7 @@ fn prepare(app: &App, args: &Args) -> Result<Run, CliError> {
             .hint("a file can be isolated with `sandbox create FILE`"));
     }
     let session = app.open_at(directory)?;
+    let rules = args.rules.read(&session.settings)?;
     let request = CreateRequest {
         inputs: vec![plain_input(directory)?],
         strategy: args.strategy.clone(),
@@ -123,7 +130,8 @@ fn prepare(app: &App, args: &Args) -> Result<Run, CliError> {
     };
     let created = session.manager.get_or_create_sandbox(&request)?;
     let target = session.find(created.sandbox.id.as_str())?;
-    let run = Run { session, target, disposable: created.created && args.plan.is_none() && !args.keep };
+    let disposable = created.created && args.plan.is_none() && !args.keep;
+    let run = Run { session, target, rules, disposable };
     run.say_what_is_isolated(app, args)?;
     Ok(run)
 }
@@ -243,15 +251,12 @@ impl Run {
         Ok(Fate::Discarded)
     }
 
-    /// A conflict keeps its own exit code; any other failure is ours. The sandbox is kept in either case.
+    /// A conflict and a rule that fails keep their own exit codes; any other failure is ours. The sandbox is kept in either case.
     fn commit(&self, app: &mut App) -> Result<Fate, CliError> {
-        let committed = self.session.manager.commit(
-            &self.target,
-            &CommitRequest::default(),
-            &sandboxer_core::policy::CommitRules::default(),
-        );
+        let request = CommitRequest::default();
+        let committed = rules::commit(app, &self.session, &self.target, &request, &self.rules);
         let commit = committed.map_err(|error| match error.root() {
-            Error::Conflict { .. } => CliError::from(error),
+            Error::Conflict { .. } | Error::RulesFailed { .. } => CliError::from(error),
             _ => ours(error.into()),
         })?;
         app.ui.note(commit::sentence(&self.target.sandbox, &commit));
@@ -273,7 +278,7 @@ impl Run {
         loop {
             let question = app.ui.paint_err(style::HEAD, "[c]ommit, [d]iff, [k]eep (default), [x] discard?");
             let _ = write!(io::stderr(), "{question} ");
-            match self.answer().as_deref() {
+            match self.session.answer().as_deref() {
                 Some("c" | "commit") => return self.commit(app),
                 Some("x" | "discard") => return self.discard(app),
                 None | Some("" | "k" | "keep") => return Ok(self.keep(app)),
@@ -284,13 +289,6 @@ impl Run {
                 Some(_) => app.ui.note("type c, d, k or x"),
             }
         }
-    }
-
-    /// One line, or nothing when there is nobody any more.
-    fn answer(&self) -> Option<String> {
-        let mut line = String::new();
-        let read = self.session.signals.interruptible(|| io::stdin().lock().read_line(&mut line));
-        matches!(read, Ok(1..)).then(|| line.trim().to_lowercase())
     }
 
     fn remove_if_disposable(&self) -> Result<(), CliError> {

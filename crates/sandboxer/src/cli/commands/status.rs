@@ -1,5 +1,6 @@
 use jiff::Timestamp;
 use sandboxer::wiring;
+use sandboxer_core::model::DiffEntry;
 use sandboxer_core::service::{Operation, Sandbox, Target, TargetDiff};
 use serde::Serialize;
 
@@ -17,9 +18,17 @@ use crate::cli::{Outcome, exit};
     after_help = "\
 Examples:
   sandbox status
+  sandbox status try
   sandbox status --json"
 )]
-pub struct Args {}
+pub struct Args {
+    /// Only this sandbox
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+}
+
+/// No more flagged paths than this are named.
+const NAMED: usize = 3;
 
 /// What is told of one sandbox.
 struct Report {
@@ -34,8 +43,15 @@ struct Document<'a> {
     sandboxes: Vec<StatusDocument<'a>>,
 }
 
-pub fn run(app: &mut App, _args: &Args) -> Outcome {
-    let reports = if wiring::has_state(&app.places.home) { reports(&app.open()?)? } else { Vec::new() };
+pub fn run(app: &mut App, args: &Args) -> Outcome {
+    let reports = match &args.id {
+        Some(id) => {
+            let session = app.open()?;
+            vec![report(&session, session.find(id)?.sandbox)?]
+        }
+        None if wiring::has_state(&app.places.home) => reports(&app.open()?)?,
+        None => Vec::new(),
+    };
     let now = Timestamp::now();
     if app.ui.json {
         let sandboxes = reports.iter().map(|report| report.document(now)).collect();
@@ -77,9 +93,20 @@ fn diff_warnings(diff: &TargetDiff) -> Vec<String> {
     let told = [
         (entries().filter(|e| e.moved).count(), "changed in the original too: a commit would conflict"),
         (entries().filter(|e| e.refused.is_some()).count(), "cannot be committed"),
-        (entries().filter(|e| !e.flags.is_empty()).count(), "to look at before a commit"),
     ];
-    told.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", count(*n, "path"))).collect()
+    let told = told.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", count(*n, "path")));
+    told.chain(flagged(entries().filter(|e| !e.flags.is_empty()).collect())).collect()
+}
+
+/// How many paths are flagged, and the first of them.
+fn flagged(entries: Vec<&DiffEntry>) -> Option<String> {
+    let named = |entry: &&DiffEntry| format!("{} ({})", entry.path, entry.flags.join(", "));
+    let mut names: Vec<String> = entries.iter().take(NAMED).map(named).collect();
+    if entries.len() > NAMED {
+        names.push(format!("{} more", entries.len() - NAMED));
+    }
+    let head = format!("{} to look at before a commit", count(entries.len(), "path"));
+    (!entries.is_empty()).then(|| format!("{head}: {}", names.join(", ")))
 }
 
 impl Report {

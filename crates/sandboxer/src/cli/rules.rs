@@ -1,0 +1,265 @@
+//! The rules of a commit as they are typed, and what is told when they do not hold.
+//!
+//! A refusal lists every rule that failed. Where the only one is the rule on flagged paths and a person is there, they
+//! are asked; their yes is for exactly what they were shown, so that nothing can be slipped in while they read.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+use sandboxer_core::Error;
+use sandboxer_core::config::Settings;
+use sandboxer_core::model::CommitRequest;
+use sandboxer_core::policy::{CommitRules, FailedPath, Policy, RuleFailure};
+use sandboxer_core::service::{Target, TargetCommit};
+use serde::Serialize;
+
+use super::error::CliError;
+use super::json::PathText;
+use super::output::{self, Ui, style};
+use super::session::{App, Session};
+
+/// No more paths than this are shown of one rule; JSON has them all.
+const SHOWN: usize = 10;
+
+/// What a commit must hold to.
+#[derive(clap::Args, Default)]
+pub struct RuleArgs {
+    /// Refuse (exit 5) unless all of this holds: 'paths=src/**,tests/**; max-files=50; no-flags'
+    #[arg(long = "if", value_name = "RULES")]
+    conditions: Vec<String>,
+    /// Refuse (exit 5) unless all rules of this file hold
+    #[arg(long, value_name = "FILE")]
+    policy: Vec<PathBuf>,
+    /// Commit flagged paths too: what `diff` shows with `look:`
+    #[arg(long)]
+    accept_flags: bool,
+}
+
+impl RuleArgs {
+    /// The rules as typed, after those that the configuration always adds.
+    pub fn read(&self, _settings: &Settings) -> Result<CommitRules, CliError> {
+        let files = self.policy.iter().map(|file| Policy::load(file));
+        let typed = self.conditions.iter().map(|text| Policy::parse(text).map_err(in_if));
+        let policies = files.chain(typed).collect::<Result<_, Error>>()?;
+        Ok(CommitRules { accept_flags: self.accept_flags, policies, ..CommitRules::default() })
+    }
+}
+
+/// A complaint about a rule, with the flag that it was typed after.
+fn in_if(error: Error) -> Error {
+    match error {
+        Error::Usage { message, hint } => Error::Usage { message: format!("--if: {message}"), hint },
+        other => other,
+    }
+}
+
+/// Commits. Where only flagged paths stand in the way and a person is there, they decide.
+pub fn commit(
+    app: &App,
+    session: &Session,
+    target: &Target,
+    request: &CommitRequest,
+    rules: &CommitRules,
+) -> Result<TargetCommit, Error> {
+    let refusal = match session.manager.commit(target, request, rules) {
+        Err(refusal) => refusal,
+        done => return done,
+    };
+    match flagged_alone(&refusal) {
+        Some(flagged) if somebody_answers(app) && accepts(app, session, flagged) => {
+            let rules = CommitRules { accepted: flagged.to_vec(), ..rules.clone() };
+            session.manager.commit(target, request, &rules)
+        }
+        _ => Err(refusal),
+    }
+}
+
+/// The flagged paths, where nothing else was refused.
+fn flagged_alone(refusal: &Error) -> Option<&[FailedPath]> {
+    match refusal.root() {
+        Error::RulesFailed { failures } => match failures.as_slice() {
+            [only] if only.is_about_flags_alone() => Some(&only.paths),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn somebody_answers(app: &App) -> bool {
+    !app.ui.json && io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+fn accepts(app: &App, session: &Session, flagged: &[FailedPath]) -> bool {
+    for path in flagged {
+        app.ui.warn(FailedPlace::of(path).screen(false));
+    }
+    let question = app.ui.paint_err(style::HEAD, "commit them all the same? [y/N]");
+    let _ = write!(io::stderr(), "{question} ");
+    matches!(session.answer().as_deref(), Some("y" | "yes"))
+}
+
+/// A rule that did not hold.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct FailedRule {
+    /// As it is written for `--if`; `flags` is the one that always applies.
+    pub rule: String,
+    /// `--if` or the policy file; missing for the one that always applies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// What it found.
+    pub detail: String,
+    /// On which paths, unless it is about all of them together.
+    pub paths: Vec<FailedPlace>,
+}
+
+/// A path that a rule did not let pass.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct FailedPlace {
+    /// The workspace it lies in.
+    pub workspace: String,
+    /// Where.
+    #[serde(flatten)]
+    pub path: PathText,
+    /// What about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl FailedRule {
+    /// From the library's failure.
+    pub fn of(failure: &RuleFailure) -> Self {
+        Self {
+            rule: failure.rule.clone(),
+            source: Some(failure.source.clone()).filter(|source| !source.is_empty()),
+            detail: failure.detail.clone(),
+            paths: failure.paths.iter().map(FailedPlace::of).collect(),
+        }
+    }
+
+    fn lines(&self, ui: &Ui, several: bool) -> Vec<String> {
+        let source = self.source.as_ref().map(|source| format!(" ({source})")).unwrap_or_default();
+        let name = ui.paint_err(style::WARN, output::sentence(&format!("{}{source}", self.rule)));
+        let mut lines = vec![format!("  {name}: {}", output::sentence(&self.detail))];
+        let shown = self.paths.iter().take(SHOWN);
+        lines.extend(shown.map(|place| format!("    {}", place.screen(several))));
+        if self.paths.len() > SHOWN {
+            lines.push(format!("    and {} more", self.paths.len() - SHOWN));
+        }
+        lines
+    }
+}
+
+impl FailedPlace {
+    fn of(failed: &FailedPath) -> Self {
+        let (workspace, path) = (failed.workspace.clone(), PathText::of(&failed.path));
+        Self { workspace, path, reason: failed.reason.clone() }
+    }
+
+    fn screen(&self, with_workspace: bool) -> String {
+        let workspace =
+            if with_workspace { format!("{}: ", output::name(&self.workspace)) } else { String::new() };
+        let reason = self.reason.as_ref().map(|reason| format!(": {}", output::sentence(reason)));
+        format!("{workspace}{}{}", self.path.screen(), reason.unwrap_or_default())
+    }
+}
+
+/// The rules that failed, line by line; paths name their workspace where they lie in several.
+pub fn lines(rules: &[FailedRule], ui: &Ui) -> Vec<String> {
+    let mut workspaces: Vec<&str> =
+        rules.iter().flat_map(|rule| &rule.paths).map(|path| path.workspace.as_str()).collect();
+    workspaces.sort_unstable();
+    workspaces.dedup();
+    rules.iter().flat_map(|rule| rule.lines(ui, workspaces.len() > 1)).collect()
+}
+
+/// What to type next.
+pub fn hints(failures: &[RuleFailure]) -> Vec<String> {
+    let mut hints = vec!["nothing was written; see what differs with `sandbox diff ID --patch`".to_owned()];
+    if failures.iter().all(RuleFailure::is_about_flags_alone) {
+        hints.push("commit it all the same with `sandbox commit ID --accept-flags`".to_owned());
+    } else if failures.iter().any(RuleFailure::is_about_flags_alone) {
+        hints.push("flagged paths are committed with --accept-flags".to_owned());
+    }
+    hints.push("or commit the harmless part by naming it: `sandbox commit ID PATH…`".to_owned());
+    hints
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use sandboxer_core::model::RelPath;
+
+    use super::*;
+    use crate::cli::output::ColorWhen;
+
+    fn place(workspace: &str, path: &[u8], reason: Option<&str>) -> FailedPath {
+        let path = RelPath::from_bytes(path).unwrap();
+        FailedPath { workspace: workspace.into(), path, reason: reason.map(str::to_owned) }
+    }
+
+    fn failure(rule: &str, source: &str, paths: Vec<FailedPath>) -> RuleFailure {
+        RuleFailure { rule: rule.into(), source: source.into(), detail: "why".into(), paths }
+    }
+
+    fn shown(failures: &[RuleFailure]) -> Vec<String> {
+        let rules: Vec<FailedRule> = failures.iter().map(FailedRule::of).collect();
+        lines(&rules, &Ui::new(false, false, ColorWhen::Never))
+    }
+
+    #[test]
+    fn each_rule_is_told_with_its_paths() {
+        let flagged = failure("flags", "", vec![place("w", b"a\nb", Some("setuid"))]);
+        let files = failure("max-files=1", "--if", Vec::new());
+        let expected = ["  flags: why", "    a\\nb: setuid", "  max-files=1 (--if): why"];
+        assert_eq!(shown(&[flagged, files]), expected);
+    }
+
+    #[test]
+    fn no_more_than_ten_paths_of_a_rule_are_shown() {
+        let paths = |n: usize| (0..n).map(|i| place("w", format!("p{i}").as_bytes(), None)).collect();
+        let lines = shown(&[failure("no-links", "ci.yaml", paths(12))]);
+        assert_eq!(lines.len(), 12);
+        assert_eq!(lines[11], "    and 2 more");
+        assert_eq!(shown(&[failure("no-links", "ci.yaml", paths(10))]).len(), 11);
+    }
+
+    #[test]
+    fn the_workspace_is_named_where_there_are_several() {
+        let lines = shown(&[failure("flags", "", vec![place("x", b"a", None), place("y", b"b", None)])]);
+        assert_eq!(lines[1..], ["    x: a", "    y: b"]);
+    }
+
+    #[test]
+    fn hints_offer_the_way_out_that_there_is() {
+        let flags = || failure("flags", "", Vec::new());
+        let other = || failure("max-files=1", "--if", Vec::new());
+        let offers = |failures: &[RuleFailure]| hints(failures).concat().matches("--accept-flags").count();
+        assert_eq!(offers(&[flags()]), 1);
+        assert_eq!(offers(&[flags(), other()]), 1);
+        assert_eq!(offers(&[other()]), 0);
+        assert!(hints(&[other()]).iter().all(|hint| !hint.contains("all the same")));
+    }
+
+    #[test]
+    fn typed_rules_are_read_and_complaints_name_the_flag() {
+        let read = |text: &str| {
+            let conditions = vec![text.to_owned()];
+            RuleArgs { conditions, accept_flags: true, ..RuleArgs::default() }.read(&Settings::default())
+        };
+        let rules = read("no-links").unwrap();
+        assert!(rules.accept_flags && rules.policies.len() == 1);
+        let error = read("no-lnks").unwrap_err();
+        assert_eq!((error.exit, error.message.as_str()), (2, "--if: unknown rule \"no-lnks\""));
+        assert!(error.hints[0].contains("no-links"), "{:?}", error.hints);
+    }
+
+    #[test]
+    fn only_flags_can_be_waved_through() {
+        let refused = |failures| Error::RulesFailed { failures };
+        let flags = || failure("flags", "", vec![place("w", b"a", None)]);
+        assert!(flagged_alone(&refused(vec![flags()])).is_some());
+        assert!(flagged_alone(&refused(vec![flags(), failure("no-exec", "--if", vec![])])).is_none());
+        assert!(flagged_alone(&refused(vec![failure("no-flags", "--if", vec![])])).is_none());
+        assert!(flagged_alone(&Error::Cancelled).is_none());
+    }
+}
