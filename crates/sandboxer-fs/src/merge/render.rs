@@ -59,17 +59,12 @@ fn write_conflict(texts: &Texts<'_>, region: &Region, labels: &Labels<'_>, conte
     marker(&closing(labels), b"");
 }
 
-/// How markers end: as the line before them does on our side if that can be told, else on theirs, else as the base begins.
-/// A carriage return is only taken over where both sides have one.
+/// How markers end: in CRLF if the base begins so and no side has another end before the conflict. Git's rule.
 fn line_end_at(texts: &Texts<'_>, region: &Region) -> &'static [u8] {
-    let sides = [
-        ends_in_crlf(&texts.ours, region.ours.start.saturating_sub(1)),
-        ends_in_crlf(&texts.theirs, region.theirs.start.saturating_sub(1)),
-        ends_in_crlf(&texts.base, 0),
-    ];
-    let any_without = sides.contains(&Some(false));
-    let any_with = sides.contains(&Some(true));
-    if any_with && !any_without { b"\r\n" } else { b"\n" }
+    let ours = ends_in_crlf(&texts.ours, region.ours.start.saturating_sub(1));
+    let theirs = ends_in_crlf(&texts.theirs, region.theirs.start.saturating_sub(1));
+    let is_crlf = ours != Some(false) && theirs != Some(false) && ends_in_crlf(&texts.base, 0) == Some(true);
+    if is_crlf { b"\r\n" } else { b"\n" }
 }
 
 /// Whether a line ends in CRLF, or for a last line without an end the one before it; `None` if there is no end to look at.
@@ -127,13 +122,13 @@ mod tests {
     }
 
     #[test]
-    fn markers_get_a_carriage_return_only_if_nobody_goes_without() {
+    fn markers_get_a_carriage_return_if_the_base_has_it_and_nobody_goes_without() {
         let conflict = Region { kind: Kind::Conflict, base: 0..1, ours: 0..1, theirs: 0..1 };
         let end = |ours, theirs, base| line_end_at(&Texts::new(base, ours, theirs), &conflict);
         assert_eq!(end(b"a\r\n", b"b\r\n", b"c\r\n"), b"\r\n");
         assert_eq!(end(b"a\r\n", b"b\n", b"c\r\n"), b"\n");
         assert_eq!(end(b"a\r\n", b"b\r\n", b"c\n"), b"\n");
         assert_eq!(end(b"a", b"b", b"c\r\n"), b"\r\n");
-        assert_eq!(end(b"a", b"b", b"c"), b"\n");
+        assert_eq!(end(b"a\r\n", b"b\r\n", b""), b"\n");
     }
 }
