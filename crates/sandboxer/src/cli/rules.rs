@@ -24,10 +24,10 @@ const SHOWN: usize = 10;
 /// What a commit must hold to.
 #[derive(clap::Args, Default)]
 pub struct RuleArgs {
-    /// Refuse (exit 5) unless all of this holds: 'paths=src/**,tests/**; max-files=50; no-flags'
+    /// Commit only if all of this holds, else exit 5: 'paths=src/**,tests/**; max-files=50; no-flags'
     #[arg(long = "if", value_name = "RULES")]
     conditions: Vec<String>,
-    /// Refuse (exit 5) unless all rules of this file hold
+    /// Commit only if all rules of this file hold, else exit 5
     #[arg(long, value_name = "FILE")]
     policy: Vec<PathBuf>,
     /// Commit flagged paths too: what `diff` shows with `look:`
