@@ -14,6 +14,7 @@ use crate::copy::{self, Copied, Meta, SourceFile, Transfer};
 use crate::filter::{Filter, RESERVED};
 use crate::list::{self, Listed};
 use crate::manifest::{self, Chunk, DirId, Edits, Entry, Manifest, ManifestWriter};
+use crate::pack::PackWriter;
 use crate::pool::{self, Queue};
 use crate::root::{Dir, Root};
 use crate::stamp::Stamp;
@@ -31,6 +32,8 @@ pub struct CloneJob<'a> {
     pub filter: &'a Filter,
     /// How data gets across.
     pub transfer: Transfer,
+    /// Where base content is kept for merging, as far as it goes.
+    pub pack: Option<&'a PackWriter>,
     /// On how many threads.
     pub threads: usize,
     /// Hears of it.
@@ -183,7 +186,7 @@ impl Shared<'_> {
             let path = manifest::join(task.path.as_ref(), &name)?;
             return self.copy_linked(path, source, to, &name, buffer).map(Some);
         }
-        let copied = source.copy_to(to, &name, self.job.transfer, buffer)?;
+        let copied = source.copy_keeping(to, &name, self.job.transfer, self.job.pack, buffer)?;
         Ok(Some(self.entry(name, copied)))
     }
 
@@ -203,7 +206,7 @@ impl Shared<'_> {
             names.push(path);
             return Ok(Entry { name: name.to_vec(), ..entry.clone() });
         }
-        let copied = source.copy_to(to, name, self.job.transfer, buffer)?;
+        let copied = source.copy_keeping(to, name, self.job.transfer, self.job.pack, buffer)?;
         let entry = self.entry(name.to_vec(), copied);
         links.insert(ino, (vec![path], entry.clone()));
         Ok(entry)
@@ -211,10 +214,10 @@ impl Shared<'_> {
 
     fn entry(&self, name: Vec<u8>, copied: Copied) -> Entry {
         self.latest.fetch_max(copied.target.ctime, Ordering::Relaxed);
-        let Copied { source, target, hash, xattrs, steady } = copied;
+        let Copied { source, target, hash, xattrs, steady, kept } = copied;
         // A source that never held still has a stamp that will not match again: a commit there is a conflict.
         let hash = hash.filter(|_| steady);
-        Entry { name, base: Some(source), copy: Some(target), hash, xattrs, ..Entry::default() }
+        Entry { name, base: Some(source), copy: Some(target), hash, kept, xattrs, ..Entry::default() }
     }
 
     fn copy_link(&self, from: &Dir, to: &Dir, name: Vec<u8>) -> Result<Entry> {

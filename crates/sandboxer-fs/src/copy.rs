@@ -8,6 +8,7 @@ use rustix::time::{ClockId, clock_gettime};
 use sandboxer_core::{Error, Result};
 
 use crate::hash::{BLOCK, ContentHash, ContentHasher};
+use crate::pack::PackWriter;
 use crate::root::{Dir, stamp_of_fd};
 use crate::stamp::Stamp;
 use crate::xattrs::{self, Xattrs};
@@ -21,6 +22,8 @@ pub enum Transfer {
     Prefer,
     /// Copy the bytes, within the kernel where it can. Content that was not read has no hash.
     Bytes,
+    /// Copy the bytes through this process, and hash them.
+    Read,
 }
 
 /// What a file is given besides its data.
@@ -58,6 +61,8 @@ pub struct Copied {
     pub xattrs: Xattrs,
     /// Whether the source held still while it was read.
     pub steady: bool,
+    /// Where in a pack the content was kept too.
+    pub kept: Option<u64>,
 }
 
 /// How often a source that changes under the copy is tried again.
@@ -92,17 +97,49 @@ impl<'a> SourceFile<'a> {
 
     /// Copies it to the new file `name` of `to`, metadata included.
     pub fn copy_to(self, to: &Dir, name: &[u8], transfer: Transfer, buffer: &mut Vec<u8>) -> Result<Copied> {
+        self.copy_keeping(to, name, transfer, None, buffer)
+    }
+
+    /// The same; content that the pack wants is kept there as well.
+    pub fn copy_keeping(
+        self,
+        to: &Dir,
+        name: &[u8],
+        transfer: Transfer,
+        pack: Option<&PackWriter>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Copied> {
         let failed = |step| move |e: Errno| Error::io(step, self.dir.shown(self.name), e);
         let xattrs = xattrs::read(&self.fd).map_err(failed("read attributes of"))?;
         let target = create_file(to, name, self.stamp.permissions())?;
+        let pack = pack.filter(|pack| pack.wants(self.stamp.size));
+        let transfer = if pack.is_some() && transfer == Transfer::Bytes { Transfer::Read } else { transfer };
         let mut copied =
             copy_steadily(&self.fd, self.stamp, &target, transfer, buffer).map_err(failed("copy"))?;
+        if let Some(pack) = pack.filter(|_| copied.steady) {
+            keep(&mut copied, &target, pack, buffer).map_err(failed("copy"))?;
+        }
         let meta = Meta::of(&copied.source, xattrs);
         copied.target =
             finish_file(&target, &meta).map_err(|e| Error::io("set attributes of", to.shown(name), e))?;
         copied.xattrs = meta.xattrs;
         Ok(copied)
     }
+}
+
+/// Keeps what was copied; reading it is what left it in the buffer.
+fn keep(
+    copied: &mut Copied,
+    target: &OwnedFd,
+    pack: &PackWriter,
+    buffer: &mut Vec<u8>,
+) -> rustix::io::Result<()> {
+    let size = copied.source.size;
+    if copied.hash.is_none() {
+        copied.hash = Some(hash_fd(target, size, buffer)?);
+    }
+    copied.kept = buffer.get(..size as usize).and_then(|content| pack.keep(content));
+    Ok(())
 }
 
 /// Copies the file `name` of `from` to the new file `as_name` of `to`, metadata included.
@@ -138,7 +175,7 @@ pub fn copy_steadily(
         let steady = before.untouched(&after);
         if steady || attempt == TRIES {
             let (target, xattrs) = (Stamp::default(), Xattrs::new());
-            return Ok(Copied { source: before, target, hash, xattrs, steady });
+            return Ok(Copied { source: before, target, hash, xattrs, steady, kept: None });
         }
         fs::ftruncate(target, 0)?;
         before = settled_stamp(source)?;
@@ -162,7 +199,9 @@ fn transfer_data(
             hash_fd(target, size, buffer).map(Some)
         }
         Transfer::Bytes if !stamp.looks_sparse() && copy_in_kernel(source, stamp.size, target)? => Ok(None),
-        Transfer::Prefer | Transfer::Bytes => copy_bytes(source, stamp, Some(target), buffer).map(Some),
+        Transfer::Prefer | Transfer::Bytes | Transfer::Read => {
+            copy_bytes(source, stamp, Some(target), buffer).map(Some)
+        }
     }
 }
 

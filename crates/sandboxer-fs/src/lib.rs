@@ -4,6 +4,7 @@
 //! clone, diff, commit in phases, roll back, checkpoint and restore. Below it, each module does one thing: [`root`] confines,
 //! [`stamp`] tells whether something was touched, [`manifest`] remembers the base, [`commit`] makes changes real.
 
+pub mod base;
 pub mod checkpoint;
 pub mod clone;
 pub mod commit;
@@ -17,6 +18,7 @@ pub mod list;
 pub mod lock;
 pub mod manifest;
 pub mod merge;
+pub mod pack;
 pub mod patch;
 pub mod pool;
 mod remove;

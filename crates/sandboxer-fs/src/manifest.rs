@@ -24,7 +24,7 @@ pub type DirId = u32;
 /// The root's own chunk.
 pub const ROOT: DirId = 0;
 
-const MAGIC: &[u8; 8] = b"SBXTREE\x01";
+const MAGIC: &[u8; 8] = b"SBXTREE\x02";
 const CHECKSUM: usize = 32;
 
 /// One entry of the base.
@@ -41,6 +41,8 @@ pub struct Entry {
     pub copy: Option<Stamp>,
     /// Hash of the content, where it was read.
     pub hash: Option<ContentHash>,
+    /// Where in the pack the content is, if it is kept.
+    pub kept: Option<u64>,
     /// Extended attributes of both.
     pub xattrs: Xattrs,
     /// Target of a symbolic link.
@@ -92,6 +94,7 @@ struct Stored {
     base: Option<Stamp>,
     copy: CopyStamp,
     hash: Option<ContentHash>,
+    kept: Option<u64>,
     xattrs: Xattrs,
     target: Vec<u8>,
 }
@@ -105,7 +108,7 @@ enum CopyStamp {
 
 impl From<Entry> for Stored {
     fn from(entry: Entry) -> Self {
-        let Entry { name, child, base, copy, hash, xattrs, target } = entry;
+        let Entry { name, child, base, copy, hash, kept, xattrs, target } = entry;
         let copy = match (copy, base) {
             (None, _) => CopyStamp::None,
             (Some(c), Some(base)) if c.same_state(&base) => {
@@ -113,13 +116,13 @@ impl From<Entry> for Stored {
             }
             (Some(c), _) => CopyStamp::Full(c),
         };
-        Self { name, child, base, copy, hash, xattrs, target }
+        Self { name, child, base, copy, hash, kept, xattrs, target }
     }
 }
 
 impl From<Stored> for Entry {
     fn from(stored: Stored) -> Self {
-        let Stored { name, child, base, copy, hash, xattrs, target } = stored;
+        let Stored { name, child, base, copy, hash, kept, xattrs, target } = stored;
         let copy = match copy {
             CopyStamp::None => None,
             CopyStamp::Full(stamp) => Some(stamp),
@@ -127,7 +130,7 @@ impl From<Stored> for Entry {
                 Some(Stamp { ino, ctime, btime, nlink, ..base.unwrap_or_default() })
             }
         };
-        Self { name, child, base, copy, hash, xattrs, target }
+        Self { name, child, base, copy, hash, kept, xattrs, target }
     }
 }
 

@@ -12,9 +12,10 @@ use sandboxer_core::model::{Change, CommitRequest, CommitResult, DiffKind, DiffV
 use sandboxer_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::base::PACK;
 use crate::checkpoint::Checkpoints;
 use crate::clone::{CloneJob, CloneReport, clone_tree};
-use crate::commit::{self, CommitFiles, Journal, Prepare, Record, Revert};
+use crate::commit::{self, CommitFiles, Journal, Prepare, Record, Revert, Settling};
 use crate::content::read_all;
 use crate::copy::{self, Meta, Transfer};
 use crate::diff::{Comparison, differences};
@@ -22,6 +23,7 @@ use crate::durable;
 use crate::filter::{Filter, Patterns};
 use crate::lock::ResourceLock;
 use crate::manifest::Manifest;
+use crate::pack::PackWriter;
 use crate::pool;
 use crate::restore::{Restored, restore};
 use crate::rollback::FromOriginal;
@@ -40,6 +42,9 @@ pub struct Spec {
     /// Whether copies share blocks with the original.
     #[serde(default)]
     pub reflink: bool,
+    /// How many bytes of base content are kept for merging.
+    #[serde(default)]
+    pub keep_base: u64,
 }
 
 /// How the work is done.
@@ -96,12 +101,14 @@ impl Workspace {
         let tree = home.join(TREE);
         std::fs::create_dir(&tree).map_err(|e| Error::io("create directory", &tree, e))?;
         let space = Self::assemble(home, spec, means)?;
+        let pack = PackWriter::open(&home.join(PACK), space.spec.keep_base)?;
         let report = clone_tree(&CloneJob {
             source: &space.original,
             target: &space.copy,
             manifest: &home.join(BASE),
             filter: &space.filter,
             transfer: space.transfer(),
+            pack: Some(&pack),
             threads: space.means.threads,
             progress: space.means.progress.as_ref(),
             cancel: &space.means.cancel,
@@ -213,7 +220,7 @@ impl Workspace {
     pub fn prepare(&self, request: &CommitRequest, logged: &Logged) -> Result<CommitResult> {
         let files = self.files();
         if commit::is_decided(&files) {
-            commit::finish(&files, &self.original, &self.home.join(BASE))?;
+            self.carry_out()?;
         }
         let journal = match &logged.undo {
             Some(undoes) => self.prepare_undo(request, undoes, logged)?,
@@ -230,7 +237,16 @@ impl Workspace {
     fn prepare_commit(&self, request: &CommitRequest, logged: &Logged) -> Result<Journal> {
         let (base, files) = (self.base()?, self.files());
         let operation = logged.operation.clone();
-        commit::prepare(&Prepare { comparison: self.comparison(&base), files: &files, request, operation })
+        let pack = PackWriter::open(&self.home.join(PACK), self.spec.keep_base)?;
+        let job = Prepare {
+            comparison: self.comparison(&base),
+            files: &files,
+            request,
+            operation,
+            pack: Some(&pack),
+            workshop: &self.workshop()?,
+        };
+        commit::prepare(&job)
     }
 
     fn prepare_undo(&self, request: &CommitRequest, undoes: &OpId, logged: &Logged) -> Result<Journal> {
@@ -250,13 +266,18 @@ impl Workspace {
         let files = self.files();
         commit::decide(&files)?;
         let decided = commit::is_decided(&files);
-        let result = commit::finish(&files, &self.original, &self.home.join(BASE))?;
+        let result = self.carry_out()?;
         match &logged.operation {
             Some(operation) if !decided => {
                 Ok(commit::load_undo(&files, operation)?.map_or(result, Record::result))
             }
             _ => Ok(result),
         }
+    }
+
+    fn carry_out(&self) -> Result<CommitResult> {
+        let copy = Settling { copy: &self.copy, workshop: &self.workshop()? };
+        commit::finish(&self.files(), &self.original, &self.home.join(BASE), &copy)
     }
 
     /// Forgets how to take `operation` back.
@@ -347,7 +368,8 @@ fn existing(parent: &Dir, path: &RelPath) -> Result<Option<(Stamp, Xattrs)>> {
     Ok(Some((stamp_of_fd(&fd).map_err(failed)?, xattrs::read(&fd).map_err(failed)?)))
 }
 
-fn write_all(fd: impl AsFd, content: &[u8]) -> rustix::io::Result<()> {
+/// Writes all of `content`.
+pub(crate) fn write_all(fd: impl AsFd, content: &[u8]) -> rustix::io::Result<()> {
     let mut rest = content;
     while !rest.is_empty() {
         match rustix::io::write(&fd, rest) {

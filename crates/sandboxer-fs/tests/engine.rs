@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use sandboxer_core::Error;
-use sandboxer_core::model::{CommitRequest, DiffKind, OnConflict, RelPath};
+use sandboxer_core::model::{CommitRequest, DiffKind, RelPath};
 use sandboxer_fs::commit::{self, CommitFiles};
 use sandboxer_fs::filter::Patterns;
 use sandboxer_fs::tree::{Logged, Means, Spec, Workspace};
@@ -35,7 +35,7 @@ impl Scene {
     }
 
     fn with(&self, patterns: Patterns) -> Workspace {
-        let spec = Spec { original: self.original.clone(), patterns, reflink: false };
+        let spec = Spec { original: self.original.clone(), patterns, reflink: false, keep_base: 1 << 20 };
         Workspace::create(&self.home, spec, Means::default()).unwrap().0
     }
 
@@ -225,14 +225,6 @@ fn both_sides_may_make_the_same_directory() {
     commit_all(&space).unwrap();
     assert_eq!(text(&scene.original("made/mine")), "1");
     assert_eq!(text(&scene.original("made/theirs")), "2");
-}
-
-#[test]
-fn what_this_version_cannot_do_is_said() {
-    let scene = Scene::new();
-    let space = scene.workspace();
-    let request = CommitRequest { on_conflict: OnConflict::Merge, ..CommitRequest::default() };
-    assert!(matches!(space.prepare(&request, &Logged::default()), Err(Error::Unsupported { .. })));
 }
 
 #[test]

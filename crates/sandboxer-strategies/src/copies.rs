@@ -50,6 +50,8 @@ pub fn capabilities() -> Capabilities {
         file_tree: true,
         two_phase: true,
         select_paths: true,
+        select_hunks: true,
+        keeps_base: true,
         scoped_rollback: true,
         checkpoints: true,
         undo: true,
@@ -165,7 +167,7 @@ fn spec_of(resource: &Resource, mut patterns: Patterns, ours: &[PathBuf]) -> Res
             patterns.skip.push(RelPath::parse(inside)?);
         }
     }
-    Ok(Spec { original, patterns, reflink: false })
+    Ok(Spec { original, patterns, reflink: false, keep_base: 0 })
 }
 
 fn no_fallback(resource: &Resource) -> bool {
@@ -177,7 +179,7 @@ impl SandboxStrategy for CopyStrategy {
         let patterns = self.options.patterns(resource);
         let plain = self.options.scratch.clone().unwrap_or_else(|| scratch::in_state(&self.context.home));
         let ours = [self.context.home.clone(), scratch::in_state(&self.context.home), plain.clone()];
-        let spec = spec_of(resource, patterns, &ours)?;
+        let spec = Spec { keep_base: self.options.keep_base, ..spec_of(resource, patterns, &ours)? };
         if spec.patterns.only.is_none() && plain == spec.original {
             return Err(Error::usage(format!(
                 "the scratch directory {} is the resource itself",

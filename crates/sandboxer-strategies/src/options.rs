@@ -11,7 +11,7 @@ use sandboxer_fs::tree::Means;
 use serde_json::Value;
 
 /// Options of a file strategy, from its registration.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FileOptions {
     /// Patterns on top of the resource's own.
     pub include: Vec<String>,
@@ -23,6 +23,24 @@ pub struct FileOptions {
     pub scratch: Option<PathBuf>,
     /// How long to wait for a resource's lock.
     pub lock_wait: Option<Duration>,
+    /// How many bytes of base content a workspace keeps for merging.
+    pub keep_base: u64,
+}
+
+/// Enough for the sources of most projects; a create writes that much more at the most.
+const KEEP_BASE: u64 = 64 << 20;
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        Self {
+            include: Vec::new(),
+            exclude: Vec::new(),
+            threads: None,
+            scratch: None,
+            lock_wait: None,
+            keep_base: KEEP_BASE,
+        }
+    }
 }
 
 impl FileOptions {
@@ -42,6 +60,7 @@ impl FileOptions {
                 "lock_wait_ms" => {
                     parsed.lock_wait = Some(Duration::from_millis(value.as_u64().ok_or_else(wrong)?));
                 }
+                "keep_base" => parsed.keep_base = value.as_u64().ok_or_else(wrong)?,
                 _ => return Err(Error::usage(format!("strategy {name:?} has no option {key:?}"))),
             }
         }
@@ -92,6 +111,7 @@ mod tests {
         assert_eq!(parse("exclude", json!(["a"])).unwrap().exclude, ["a"]);
         assert_eq!(parse("scratch", json!("/x")).unwrap().scratch, Some("/x".into()));
         assert_eq!(parse("lock_wait_ms", json!(5)).unwrap().lock_wait, Some(Duration::from_millis(5)));
+        assert_eq!(parse("keep_base", json!(7)).unwrap().keep_base, 7);
         for (key, bad) in
             [("threads", json!(0)), ("include", json!("a")), ("scratch", json!(1)), ("thread", json!(1))]
         {

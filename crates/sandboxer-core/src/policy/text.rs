@@ -4,9 +4,9 @@ use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error as ValueError, StrDeserializer};
 
+use super::Policy;
 use super::globs::Globs;
 use super::rule::Rule;
-use super::Policy;
 use crate::config::{nearest_word, parse_size};
 use crate::model::DiffKind;
 use crate::{Error, Result};

@@ -86,7 +86,9 @@ impl Run<'_> {
             Step::Delete { .. } => None,
             Step::Place { path, entry, .. } | Step::Dress { path, entry, .. } => {
                 let mut entry = entry.clone();
-                entry.base = self.original.stamp(path)?;
+                if entry.base.is_none() {
+                    entry.base = self.original.stamp(path)?;
+                }
                 Some(entry)
             }
         };

@@ -6,32 +6,32 @@ use rustix::fs::{Access, AtFlags};
 use sandboxer_core::model::{Conflict, DiffKind, RelPath};
 use sandboxer_core::{Error, Result};
 
-use crate::diff::{Delta, original_moved};
+use crate::diff::{Delta, Over, original_moved};
 use crate::list;
 use crate::root::Root;
 use crate::stamp::Stamp;
 
 /// What the original has at the path of each delta: what a step will require to find there.
-pub struct Present {
-    /// At the entry's own path; `None` where nothing is.
-    pub at: Option<Stamp>,
-    /// Where a renamed entry came from.
-    pub from: Option<Stamp>,
-}
+pub type Present = Over;
 
 /// Checks all deltas; any conflict ends the commit before anything is touched.
 pub fn check_all(original: &Root, deltas: &[Delta]) -> Result<Vec<Present>> {
-    let mut check = Check { original, going: going(deltas), coming: coming(deltas), buffer: Vec::new() };
-    check.refuse_forbidden(deltas)?;
     let mut conflicts = Vec::new();
     let mut present = Vec::with_capacity(deltas.len());
-    for delta in deltas {
-        match check.check(delta)? {
+    for verdict in check_each(original, deltas)? {
+        match verdict {
             Ok(found) => present.push(found),
             Err((path, reason)) => conflicts.push(Conflict::new(path, reason)),
         }
     }
     if conflicts.is_empty() { Ok(present) } else { Err(Error::Conflict { conflicts }) }
+}
+
+/// Checks each delta: what is there, or where and how the original has moved.
+pub fn check_each(original: &Root, deltas: &[Delta]) -> Result<Vec<Verdict>> {
+    let mut check = Check { original, going: going(deltas), coming: coming(deltas), buffer: Vec::new() };
+    check.refuse_forbidden(deltas)?;
+    deltas.iter().map(|delta| check.check(delta)).collect()
 }
 
 fn going(deltas: &[Delta]) -> BTreeSet<RelPath> {
@@ -101,11 +101,15 @@ impl Check<'_> {
     }
 }
 
-type Verdict = Result<Present, (RelPath, String)>;
+/// What is there, or which path has moved and how.
+pub type Verdict = Result<Present, (RelPath, String)>;
 
 impl Check<'_> {
     fn check(&mut self, delta: &Delta) -> Result<Verdict> {
         let path = &delta.entry.path;
+        if let Some(over) = &delta.plan.over {
+            return self.check_over(delta, over);
+        }
         let moved = match delta.entry.kind {
             DiffKind::Renamed => self.check_rename(delta)?,
             DiffKind::Created => self.check_new(path, delta)?,
@@ -114,11 +118,31 @@ impl Check<'_> {
         if let Some((path, reason)) = moved {
             return Ok(Err((path, reason)));
         }
-        let from = match &delta.entry.from {
-            Some(from) => self.original.stamp(from)?,
-            None => None,
+        Ok(Ok(present(self.original, delta)?))
+    }
+
+    /// The original has moved and that was dealt with: what counts is that it has not moved again, and that there is room.
+    fn check_over(&mut self, delta: &Delta, over: &Over) -> Result<Verdict> {
+        let path = &delta.entry.path;
+        let now = present(self.original, delta)?;
+        let same = |then: Option<Stamp>, now: Option<Stamp>| match (then, now) {
+            (Some(then), Some(now)) => then.untouched(&now),
+            (then, now) => then.is_none() && now.is_none(),
         };
-        Ok(Ok(Present { at: self.original.stamp(path)?, from }))
+        if !same(over.at, now.at) || !same(over.from, now.from) {
+            return Ok(Err((path.clone(), "changed in the original again in this very moment".to_owned())));
+        }
+        if let Some(parent) = path.parent().filter(|_| delta.now.is_some())
+            && !self.coming.contains(&parent)
+            && !self.original.stamp(&parent)?.is_some_and(|s| s.is_dir())
+        {
+            return Ok(Err((path.clone(), "its directory is gone from the original".to_owned())));
+        }
+        let gives_way = now.at.is_some_and(|s| s.is_dir()) && delta.entry.kind != DiffKind::Metadata;
+        match if gives_way { self.unknown_child(path)? } else { None } {
+            Some(name) => Ok(Err((path.clone(), holds_unknown(&name)))),
+            None => Ok(Ok(now)),
+        }
     }
 
     fn check_rename(&mut self, delta: &Delta) -> Result<Option<(RelPath, String)>> {
@@ -153,7 +177,7 @@ impl Check<'_> {
         let was_dir = delta.base.as_ref().and_then(|b| b.base).is_some_and(|s| s.is_dir());
         let stays = delta.entry.kind == DiffKind::Metadata;
         match if was_dir && !stays { self.unknown_child(path)? } else { None } {
-            Some(name) => conflict(format!("holds {name} in the original, which the sandbox does not know")),
+            Some(name) => conflict(holds_unknown(&name)),
             None => Ok(None),
         }
     }
@@ -165,4 +189,17 @@ impl Check<'_> {
         let unknown = listed.into_iter().find(|l| !self.going.contains(&path.join(&l.name)));
         Ok(unknown.map(|l| String::from_utf8_lossy(&l.name).into_owned()))
     }
+}
+
+fn holds_unknown(name: &str) -> String {
+    format!("holds {name} in the original, which the sandbox does not know")
+}
+
+/// What the original has now, where a delta is about.
+pub fn present(original: &Root, delta: &Delta) -> Result<Present> {
+    let from = match &delta.entry.from {
+        Some(from) => original.stamp(from)?,
+        None => None,
+    };
+    Ok(Present { at: original.stamp(&delta.entry.path)?, from })
 }

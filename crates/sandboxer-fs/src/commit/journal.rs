@@ -7,6 +7,7 @@ use sandboxer_core::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::diff::Delta;
 use crate::durable;
 use crate::manifest::Entry;
 use crate::stamp::Stamp;
@@ -35,6 +36,25 @@ pub struct Journal {
     pub undoes: Option<OpId>,
     /// What the base said of each path before.
     pub before: Vec<(RelPath, Option<Entry>)>,
+    /// Files of the copy that take what was committed, because it is a merge.
+    pub settles: Vec<Settle>,
+}
+
+/// A file of the copy that is to become what was committed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settle {
+    /// Where.
+    pub path: RelPath,
+    /// What it must be; what was written into it meanwhile is left alone.
+    pub old: Stamp,
+}
+
+impl Settle {
+    /// What a difference asks for, before anything is staged for it.
+    pub fn of(delta: &Delta) -> Option<Self> {
+        let old = delta.plan.copy.as_ref().filter(|_| delta.plan.settles)?.stamp;
+        Some(Self { path: delta.entry.path.clone(), old })
+    }
 }
 
 /// One thing to do. Each can be told apart from having been done, and doing it again is harmless.

@@ -9,7 +9,9 @@ mod check;
 mod journal;
 mod prepare;
 mod privileges;
+mod resolve;
 mod revert;
+mod settle;
 mod stage;
 mod staging;
 mod steps;
@@ -25,9 +27,11 @@ use crate::durable;
 use crate::manifest::{Edits, Entry, Manifest, ROOT};
 use crate::root::Root;
 
-pub use journal::{Dress, Journal, Outcome, Step};
+pub use journal::{Dress, Journal, Outcome, Settle, Step};
 pub use prepare::{Prepare, prepare};
+pub use resolve::LABELS;
 pub use revert::{Revert, prepare as prepare_undo};
+pub use settle::Settling;
 pub use undo::{Kept, Record, Touched, forget as forget_undo, load as load_undo};
 
 /// The files of a workspace that a commit uses.
@@ -89,7 +93,12 @@ pub fn is_decided(files: &CommitFiles) -> bool {
 
 /// Carries out a decided commit and clears up. Without one, clears up what an interrupted one left.
 /// The caller holds the resource's lock.
-pub fn finish(files: &CommitFiles, original: &Root, manifest: &Path) -> Result<CommitResult> {
+pub fn finish(
+    files: &CommitFiles,
+    original: &Root,
+    manifest: &Path,
+    copy: &Settling<'_>,
+) -> Result<CommitResult> {
     let Some(journal) = Journal::load(&files.journal())? else {
         clear(files)?;
         return Ok(CommitResult::default());
@@ -103,7 +112,10 @@ pub fn finish(files: &CommitFiles, original: &Root, manifest: &Path) -> Result<C
     }
     let base = Manifest::load(manifest)?;
     refresh_links(&base, &journal, original, &mut edits)?;
+    let unsettled = settle::settle(&journal, original, copy, &mut edits)?;
     let record = undo::record(&journal, &outcome, &edits, shelved, files)?;
+    // A program has written to the copy since: its base stays what it was, and the next commit finds the conflict again.
+    unsettled.iter().for_each(|path| drop(edits.remove(path)));
     base.rewrite(edits)?;
     clear(files)?;
     let Journal { digest, mut entries, mut notices, .. } = journal;

@@ -4,13 +4,17 @@ use sandboxer_core::model::{CommitRequest, DiffView, OnConflict, OpId, RelPath};
 use sandboxer_core::{Error, Result};
 
 use super::check::{Present, check_all};
-use super::journal::Journal;
+use super::journal::{Journal, Settle};
+use super::resolve::{Resolved, resolve, select};
+use super::settle;
 use super::stage::Stage;
 use super::staging::stage_all;
 use super::steps::Steps;
 use super::{CommitFiles, clear};
 use crate::diff::{Comparison, Delta, Links, differences};
 use crate::manifest::Entry;
+use crate::pack::PackWriter;
+use crate::root::Dir;
 
 /// What a commit is prepared from.
 pub struct Prepare<'a> {
@@ -22,23 +26,29 @@ pub struct Prepare<'a> {
     pub request: &'a CommitRequest,
     /// What it is logged as; without, it cannot be taken back.
     pub operation: Option<OpId>,
+    /// Where committed content is kept for later merges.
+    pub pack: Option<&'a PackWriter>,
+    /// A directory on the copy's filesystem, for making files that go there.
+    pub workshop: &'a Dir,
 }
 
 /// Stages, checks and returns the journal, not yet written. On an error nothing is left behind.
 pub fn prepare(job: &Prepare<'_>) -> Result<Journal> {
-    if job.request.on_conflict != OnConflict::Fail || !job.request.hunks.is_empty() {
-        return Err(Error::Unsupported {
-            strategy: "of files".to_owned(),
-            what: "merge or select hunks",
-            reason: "this version commits whole files and refuses on conflict".to_owned(),
-        });
-    }
-    let (deltas, links) = differences(&job.comparison)?.selected(&job.request.paths);
+    let (deltas, links) = select(job, differences(&job.comparison)?)?;
     refuse_uncommittable(&deltas)?;
     // Nothing is staged for a commit that is bound to fail.
-    check_all(job.comparison.original, &deltas)?;
+    let Resolved { deltas, notices, marked, conflicts } = resolve(job, deltas)?;
+    if !conflicts.is_empty() {
+        if job.request.on_conflict == OnConflict::Mark {
+            settle::mark(job, &marked)?;
+        }
+        return Err(Error::Conflict { conflicts });
+    }
     let stage = Stage::create(job.comparison.original, job.files.home(), &job.files.note())?;
-    let journal = build(job, deltas, &links, &stage);
+    let journal = build(job, deltas, &links, &stage).map(|mut journal| {
+        journal.notices.splice(0..0, notices);
+        journal
+    });
     if journal.is_err() {
         // The first error is the one to tell.
         let _ = clear(job.files);
@@ -53,9 +63,13 @@ fn refuse_uncommittable(deltas: &[Delta]) -> Result<()> {
 }
 
 fn build(job: &Prepare<'_>, deltas: Vec<Delta>, links: &Links, stage: &Stage) -> Result<Journal> {
+    let settles = deltas.iter().filter_map(Settle::of).collect();
     let (staged, notices) = stage_all(job, deltas, links, stage)?;
     let (deltas, stamps): (Vec<_>, Vec<_>) = staged.into_iter().unzip();
     stage.root.as_dir()?.sync()?;
+    if let Some(pack) = job.pack.filter(|_| deltas.iter().any(|d| d.plan.kept.is_some())) {
+        pack.sync();
+    }
     let view = DiffView::new(deltas.iter().map(|d| d.entry.clone()).collect());
     if let Some(expected) = job.request.digest.as_ref().filter(|d| **d != view.digest) {
         return Err(Error::DigestMismatch { expected: expected.clone(), found: view.digest });
@@ -75,6 +89,7 @@ fn build(job: &Prepare<'_>, deltas: Vec<Delta>, links: &Links, stage: &Stage) ->
         operation: job.operation.clone(),
         undoes: None,
         before,
+        settles,
     })
 }
 

@@ -82,15 +82,15 @@ fn since(reason: &str) -> String {
 
 /// What stands in the way although the entry itself is as it was left.
 fn obstacle(original: &Root, touched: &Touched, ours: &BTreeSet<&RelPath>) -> Result<Option<String>> {
-    let was_dir = |entry: &Option<Entry>| entry.as_ref().is_some_and(|e| e.base.is_some_and(|s| s.is_dir()));
-    if was_dir(&touched.after) && !was_dir(&touched.before) {
+    let is_dir = |entry: Option<&Entry>| entry.is_some_and(|e| e.base.is_some_and(|s| s.is_dir()));
+    if is_dir(touched.after.as_ref()) && !is_dir(touched.before()) {
         let Ok(dir) = original.open_dir(&touched.path) else { return Ok(None) };
         let stranger = list::sorted(&dir)?.into_iter().find(|l| !ours.contains(&touched.path.join(&l.name)));
         return Ok(stranger.map(|l| {
             format!("holds {} now, which that operation did not put there", String::from_utf8_lossy(&l.name))
         }));
     }
-    let Some(parent) = touched.path.parent().filter(|_| touched.before.is_some()) else { return Ok(None) };
+    let Some(parent) = touched.path.parent().filter(|_| touched.before().is_some()) else { return Ok(None) };
     let there = ours.contains(&parent) || original.stamp(&parent)?.is_some_and(|s| s.is_dir());
     Ok((!there).then(|| "its directory is gone since that operation".to_owned()))
 }
@@ -117,6 +117,7 @@ fn build(job: &Revert<'_>, record: Record, present: &[Option<Stamp>], stage: &St
         operation: job.operation.clone(),
         undoes: Some(job.undoes.clone()),
         before,
+        settles: Vec::new(),
     })
 }
 
@@ -142,36 +143,43 @@ fn stage_all(job: &Revert<'_>, record: &Record, stage: &Stage) -> Result<Vec<Opt
     Ok(stamps)
 }
 
-fn stamp_in(entry: &Option<Entry>) -> Option<Stamp> {
-    entry.as_ref().and_then(|e| e.base)
-}
-
 fn comes_back_as_directory(touched: &Touched) -> bool {
-    let is_dir = |entry| stamp_in(entry).is_some_and(|s| s.is_dir());
-    is_dir(&touched.before) && !is_dir(&touched.after)
+    let is_dir = |entry: Option<&Entry>| entry.and_then(|e| e.base).is_some_and(|s| s.is_dir());
+    is_dir(touched.before()) && !is_dir(touched.after.as_ref())
 }
 
 fn add(steps: &mut Steps, at: usize, touched: &Touched, now: Option<Stamp>, staged: Option<Stamp>) {
     let path = touched.path.clone();
     // A directory cannot be exchanged for what comes back in its place: what it holds goes first, then it goes itself.
-    let goes = touched.before.is_none() || (staged.is_some() && now.is_some_and(|now| now.is_dir()));
+    let goes = touched.before().is_none() || (staged.is_some() && now.is_some_and(|now| now.is_dir()));
     if let Some(stamp) = now.filter(|_| goes) {
         steps.deletes.push(Step::Delete { path: path.clone(), old: stamp });
     }
     let old = now.filter(|_| !goes);
-    let Some(entry) = touched.before.clone().map(|e| Entry { child: None, ..e }) else { return };
+    let Some(before) = touched.before() else { return };
+    // Its stamp is taken when it is in place; unless it never was the base, which the next commit has to find out.
+    let base = before.base.filter(|_| !touched.found_base());
+    let entry = Entry { child: None, base, ..before.clone() };
     match staged {
-        Some(new) => place(steps, at, path, old, new, entry),
+        Some(new) => place(steps, at, path, old, new, before, entry),
         None => {
-            let dress = dress_like(&entry, &old.unwrap_or_default(), false);
+            let dress = dress_like(before, &old.unwrap_or_default(), false);
             steps.dresses.push(Step::Dress { path, old: old.unwrap_or_default(), dress, entry });
         }
     }
 }
 
-fn place(steps: &mut Steps, at: usize, path: RelPath, old: Option<Stamp>, new: Stamp, entry: Entry) {
+fn place(
+    steps: &mut Steps,
+    at: usize,
+    path: RelPath,
+    old: Option<Stamp>,
+    new: Stamp,
+    before: &Entry,
+    entry: Entry,
+) {
     if new.is_dir() {
-        let dress = dress_like(&entry, &new, true);
+        let dress = dress_like(before, &new, true);
         steps.dresses.push(Step::Dress { path: path.clone(), old: new, dress, entry: entry.clone() });
     }
     steps.places.push(Step::Place { path, staged: at.to_string(), old, new, entry });

@@ -1,6 +1,7 @@
 //! Content onto the stage: new inodes, linked as the sandbox has them linked.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 
 use rustix::fs::{self, AtFlags};
 use sandboxer_core::model::{DiffKind, NodeType, Notice, RelPath};
@@ -12,9 +13,11 @@ use super::stage::Stage;
 use crate::clone::make_link;
 use crate::copy::{self, Meta, Transfer};
 use crate::diff::{Delta, Links, Seen, node_of};
+use crate::hash::ContentHash;
 use crate::pool;
-use crate::root::Root;
+use crate::root::{Root, stamp_of_fd};
 use crate::stamp::Stamp;
+use crate::tree::write_all;
 use crate::xattrs;
 
 /// Flushing waits for the disk, not for a processor: more threads than cores, so that flushes share a journal commit.
@@ -66,14 +69,15 @@ pub fn stage_all(
     let threads = STAGE_THREADS.min(fresh.len()).max(1);
     let workers = pool::work(threads, fresh, StageWorker::default, |worker, at, _| {
         job.comparison.cancel.check()?;
-        let done = stage_new(job.comparison.copy, &deltas[at], &stage.root, at, &mut worker.buffer)?;
+        let done = stage_new(job, &deltas[at], &stage.root, at, &mut worker.buffer)?;
         worker.done.push((at, done));
         Ok(())
     })?;
     let mut stamps: Vec<Option<Stamp>> = vec![None; deltas.len()];
-    for (at, (seen, stamp)) in workers.into_iter().flat_map(|w| w.done) {
+    for (at, New { seen, stamp, kept }) in workers.into_iter().flat_map(|w| w.done) {
         deltas[at].entry.new = Some(node_of(&seen));
         deltas[at].now = Some(seen);
+        deltas[at].plan.kept = kept;
         stamps[at] = Some(stamp);
     }
     for (at, how) in how.iter().enumerate() {
@@ -97,7 +101,17 @@ pub fn stage_all(
 #[derive(Default)]
 struct StageWorker {
     buffer: Vec<u8>,
-    done: Vec<(usize, (Seen, Stamp))>,
+    done: Vec<(usize, New)>,
+}
+
+/// A new inode on the stage.
+struct New {
+    /// What it was made from.
+    seen: Seen,
+    /// What it is.
+    stamp: Stamp,
+    /// Where in the pack its content is kept.
+    kept: Option<u64>,
 }
 
 fn plan(deltas: &[Delta], links: &Links) -> Vec<How> {
@@ -106,7 +120,7 @@ fn plan(deltas: &[Delta], links: &Links) -> Vec<How> {
         let Some(seen) = delta.now.as_ref().filter(|_| delta.entry.kind != DiffKind::Metadata) else {
             return How::Nothing;
         };
-        if !seen.stamp.is_file() || seen.stamp.nlink < 2 {
+        if !seen.stamp.is_file() || seen.stamp.nlink < 2 || delta.plan.content.is_some() {
             return How::New;
         }
         if let Some(kept) = links.get(&seen.stamp.ino).and_then(|g| g.untouched.clone()) {
@@ -124,38 +138,54 @@ fn plan(deltas: &[Delta], links: &Links) -> Vec<How> {
 }
 
 /// Stages one entry as a new inode and tells what it was made from.
-fn stage_new(
-    copy: &Root,
-    delta: &Delta,
-    stage: &Root,
-    at: usize,
-    buffer: &mut Vec<u8>,
-) -> Result<(Seen, Stamp)> {
+fn stage_new(job: &Prepare<'_>, delta: &Delta, stage: &Root, at: usize, buffer: &mut Vec<u8>) -> Result<New> {
     let name = at.to_string();
     let to = stage.as_dir()?;
+    let copy = job.comparison.copy;
     let Some(seen) = delta.now.clone() else { return Err(changed(copy, &delta.entry.path)) };
-    match seen.stamp.node_type() {
-        NodeType::File => stage_file(copy, delta, stage, &name, buffer),
-        NodeType::Symlink => {
+    match (seen.stamp.node_type(), &delta.plan.content) {
+        (NodeType::File, Some(content)) => stage_content(job, delta, seen, content, stage, &name),
+        (NodeType::File, None) => stage_file(job, delta, stage, &name, buffer),
+        (NodeType::Symlink, _) => {
             let (uid, gid) = privileges::owner(delta, &seen);
             let stamp = make_link(&to, name.as_bytes(), &seen.target, &Stamp { uid, gid, ..seen.stamp })?;
-            Ok((seen, stamp))
+            Ok(New { seen, stamp, kept: None })
         }
         _ => {
             to.make_dir(name.as_bytes(), 0o700)?;
-            Ok((seen, to.stamp(name.as_bytes())?.unwrap_or_default()))
+            Ok(New { seen, stamp: to.stamp(name.as_bytes())?.unwrap_or_default(), kept: None })
         }
     }
 }
 
+/// Stages content that is not the copy's own: some hunks, or a merge.
+fn stage_content(
+    job: &Prepare<'_>,
+    delta: &Delta,
+    seen: Seen,
+    content: &[u8],
+    stage: &Root,
+    name: &str,
+) -> Result<New> {
+    let write = |e| Error::io("stage", stage.path().join(name), e);
+    let target = copy::create_file(&stage.as_dir()?, name.as_bytes(), 0o600)?;
+    write_all(&target, content).map_err(write)?;
+    // It is new, whatever the copy's age: nobody who compares times must miss it.
+    let Stamp { size, mtime, .. } = stamp_of_fd(&target).map_err(write)?;
+    let seen =
+        Seen { stamp: Stamp { size, mtime, ..seen.stamp }, hash: Some(ContentHash::of(content)), ..seen };
+    let stamp = dress_file(delta, &seen, &target).map_err(write)?;
+    Ok(New { seen, stamp, kept: job.pack.and_then(|pack| pack.keep(content)) })
+}
+
 fn stage_file(
-    copy: &Root,
+    job: &Prepare<'_>,
     delta: &Delta,
     stage: &Root,
     name: &str,
     buffer: &mut Vec<u8>,
-) -> Result<(Seen, Stamp)> {
-    let path = &delta.entry.path;
+) -> Result<New> {
+    let (path, copy) = (&delta.entry.path, job.comparison.copy);
     let read = |e| Error::io("read", copy.shown(path), e);
     let source = copy.parent_of(path)?.open_file(path.name())?;
     let before = copy::settled_stamp(&source).map_err(read)?;
@@ -171,14 +201,23 @@ fn stage_file(
         return Err(changed(copy, path));
     }
     let seen = Seen { stamp: copied.source, hash: copied.hash, xattrs, target: Vec::new() };
+    let write = |e| Error::io("stage", stage.path().join(name), e);
+    let stamp = dress_file(delta, &seen, &target).map_err(write)?;
+    // Hashing it has left a small one in the buffer.
+    let pack = job.pack.filter(|pack| pack.wants(seen.stamp.size));
+    let kept = pack.and_then(|pack| pack.keep(buffer.get(..seen.stamp.size as usize)?));
+    Ok(New { seen, stamp, kept })
+}
+
+/// Gives a staged file what is allowed of its attributes, and flushes it.
+fn dress_file(delta: &Delta, seen: &Seen, target: &OwnedFd) -> rustix::io::Result<Stamp> {
     let staged = Delta { now: Some(seen.clone()), ..delta.clone() };
     let allowed = Allowed::of(&staged);
     let (uid, gid) = allowed.owner;
     let meta = Meta { mode: allowed.mode, uid, gid, mtime: seen.stamp.mtime, xattrs: allowed.xattrs };
-    let write = |e| Error::io("stage", stage.path().join(name), e);
-    let stamp = copy::finish_file(&target, &meta).map_err(write)?;
-    fs::fsync(&target).map_err(write)?;
-    Ok((seen, stamp))
+    let stamp = copy::finish_file(target, &meta)?;
+    fs::fsync(target)?;
+    Ok(stamp)
 }
 
 fn changed(copy: &Root, path: &RelPath) -> Error {
@@ -216,7 +255,7 @@ fn link_original(
         (Ok(()), Some(base), Some(found)) if base.same_inode(&found) && base.same_state(&found) => Ok(None),
         _ => {
             crate::remove_entry(&stage.as_dir()?, to.as_bytes())?;
-            stage_new(job.comparison.copy, delta, stage, at, &mut Vec::new()).map(|(seen, _)| Some(seen))
+            stage_new(job, delta, stage, at, &mut Vec::new()).map(|new| Some(new.seen))
         }
     }
 }

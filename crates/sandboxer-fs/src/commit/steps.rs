@@ -5,7 +5,7 @@ use sandboxer_core::model::{DiffKind, RelPath};
 use super::check::Present;
 use super::journal::{Dress, Step};
 use super::staging::Allowed;
-use crate::diff::{Delta, Seen};
+use crate::diff::{Delta, Plan, Seen};
 use crate::manifest::Entry;
 use crate::stamp::Stamp;
 
@@ -39,8 +39,13 @@ impl Steps {
             self.deletes.push(Step::Delete { path: path.clone(), old: stamp });
             old = None;
         }
+        if goes && present.at.is_none() {
+            // Gone from both: what is left to do is to forget it.
+            let old = delta.base.as_ref().and_then(|b| b.base).unwrap_or_default();
+            self.deletes.push(Step::Delete { path: path.clone(), old });
+        }
         let Some(seen) = delta.now.as_ref().filter(|_| !goes) else { return };
-        let entry = manifest_entry(&path, seen);
+        let entry = manifest_entry(&path, seen, &delta.plan);
         match staged {
             Some(new) => self.place(at, path, old, new, entry, seen, allowed),
             None => self.dress(path, old.unwrap_or_default(), entry, delta, seen, allowed),
@@ -102,13 +107,17 @@ impl Steps {
     }
 }
 
-fn manifest_entry(path: &RelPath, seen: &Seen) -> Entry {
+/// The base from now on. A copy that is not what was committed gets a stamp that it can never have, so that what was left out
+/// of it stays pending.
+fn manifest_entry(path: &RelPath, seen: &Seen, plan: &Plan) -> Entry {
+    let never = Stamp { ctime: 0, ino: 0, ..seen.stamp };
     Entry {
         name: path.name().to_vec(),
         child: None,
         base: None,
-        copy: Some(seen.stamp),
+        copy: Some(if plan.content.is_some() { never } else { seen.stamp }),
         hash: seen.hash,
+        kept: plan.kept,
         xattrs: seen.xattrs.clone(),
         target: seen.target.clone(),
     }

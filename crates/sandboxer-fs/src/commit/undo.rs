@@ -52,6 +52,23 @@ pub struct Touched {
     pub after: Option<Entry>,
     /// What was displaced, beside the record.
     pub kept: Option<Kept>,
+    /// What the operation found there: the base as a rule, or what it was told to go over.
+    pub found: Option<Stamp>,
+}
+
+impl Touched {
+    /// The base's entry for what was there before; `None` where nothing was there.
+    pub fn before(&self) -> Option<&Entry> {
+        self.before.as_ref().filter(|_| self.found.is_some())
+    }
+
+    /// Whether what was there before was the base. If not, taking the operation back must leave that to be seen.
+    pub fn found_base(&self) -> bool {
+        match (self.before().and_then(|b| b.base), &self.found) {
+            (Some(base), Some(found)) => base.is_dir() || (base.same_inode(found) && base.same_state(found)),
+            _ => true,
+        }
+    }
 }
 
 /// A displaced entry.
@@ -214,14 +231,16 @@ pub fn record(
     let Some(operation) = &journal.operation else { return Ok(None) };
     let place = place_of(files, operation)?;
     std::fs::create_dir_all(&place).map_err(|e| Error::io("create directory", &place, e))?;
+    let found = found(journal);
     let mut touched = Vec::new();
     for (path, before) in &journal.before {
         let Some(after) = edits.get(path) else { continue };
         if outcome.conflicts.iter().any(|c| c.path == *path) {
             continue;
         }
+        let found = found.get(path).map(|stamp| **stamp);
         let (before, after) = (before.clone(), after.clone());
-        touched.push(Touched { path: path.clone(), before, after, kept: shelved.kept.remove(path) });
+        touched.push(Touched { path: path.clone(), before, after, kept: shelved.kept.remove(path), found });
     }
     let mut record = Record {
         digest: journal.digest.clone(),
@@ -234,6 +253,24 @@ pub fn record(
     record.lost = record.lost.take().or_else(|| missing(journal, &record));
     journal::store(&record, &place.join(RECORD))?;
     Ok(Some(record))
+}
+
+/// What the steps found at their paths.
+fn found(journal: &Journal) -> HashMap<&RelPath, &Stamp> {
+    let (mut found, mut placed) = (HashMap::new(), HashSet::new());
+    for step in &journal.steps {
+        match step {
+            Step::Delete { path, old } => drop(found.insert(path, old)),
+            Step::Place { path, old, .. } => {
+                placed.insert(path);
+                old.as_ref().map(|old| found.insert(path, old));
+            }
+            // What is dressed after it was placed is our own.
+            Step::Dress { path, old, .. } if !placed.contains(path) => drop(found.insert(path, old)),
+            Step::Dress { .. } => {}
+        }
+    }
+    found
 }
 
 /// A path that had content which is not there any more.

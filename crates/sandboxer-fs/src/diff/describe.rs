@@ -4,10 +4,12 @@ use rustix::io::Errno;
 use sandboxer_core::model::{DiffEntry, DiffKind, Node, NodeType, RelPath};
 use sandboxer_core::{Error, Result};
 
-use super::{Candidate, Comparison, Delta, Links, Seen, flags_of};
+use super::{Candidate, Comparison, Delta, Links, Plan, Seen, flags_of};
+use crate::commit::LABELS;
 use crate::copy;
 use crate::hash::ContentHash;
 use crate::manifest::Entry;
+use crate::merge;
 use crate::patch;
 use crate::pool;
 use crate::root::{Root, stamp_of_fd};
@@ -58,6 +60,7 @@ fn describe(
         Some(stamp) => look(comparison.copy, &path, stamp, buffer)?,
         None => None,
     };
+    let marked = seen.as_ref().is_some_and(|seen| has_markers(seen, buffer));
     let old_hash = base.as_ref().and_then(|b| base_hash(comparison.original, &path, b, buffer));
     let Some(kind) = kind_of(base.as_ref(), seen.as_ref(), old_hash) else { return Ok(None) };
     let mut entry = DiffEntry::new(path, kind);
@@ -66,10 +69,13 @@ fn describe(
     entry.binary = is_binary(comparison, &entry);
     entry.refused = seen.as_ref().and_then(|s| refusal(s, links));
     entry.flags = flags_of(&entry, seen.as_ref());
+    if marked {
+        entry.flags.push("conflict markers".to_owned());
+    }
     entry.moved = original_moved(comparison.original, &entry.path, base.as_ref(), buffer)?.is_some();
     // What was read is remembered: staging may link to the original, which moves its stamp and nothing else.
     let base = base.map(|b| Entry { hash: old_hash, ..b });
-    Ok(Some(Delta { entry, base, now: seen }))
+    Ok(Some(Delta { entry, base, now: seen, plan: Plan::default() }))
 }
 
 /// Looks at an entry of the copy; `None` where it went away since it was listed.
@@ -100,6 +106,12 @@ pub fn describe_content(fd: &std::os::fd::OwnedFd, buffer: &mut Vec<u8>) -> rust
     let stamp = stamp_of_fd(fd)?;
     let hash = if stamp.is_file() { Some(copy::hash_fd(fd, stamp.size, buffer)?) } else { None };
     Ok(Seen { stamp, hash, xattrs: xattrs::read(fd)?, target: Vec::new() })
+}
+
+/// Whether a merge left something to be resolved; hashing a small file has left it in the buffer.
+fn has_markers(seen: &Seen, buffer: &[u8]) -> bool {
+    let content = buffer.get(..seen.stamp.size as usize).filter(|_| seen.hash.is_some());
+    content.is_some_and(|content| merge::has_markers(content, &LABELS))
 }
 
 /// How the entry differs; `None` where it does not.

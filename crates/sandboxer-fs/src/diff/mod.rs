@@ -50,6 +50,32 @@ pub struct Delta {
     pub base: Option<Entry>,
     /// What is at its path now.
     pub now: Option<Seen>,
+    /// How it is committed, where that is not as it is.
+    pub plan: Plan,
+}
+
+/// How a difference is committed.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// This content instead of the copy's: some of its hunks, or a merge.
+    pub content: Option<Vec<u8>>,
+    /// Whether the copy is given that content as well, so that it does not look as if it took the other side back.
+    pub settles: bool,
+    /// What the copy was when that content was made from it.
+    pub copy: Option<Seen>,
+    /// Where in the pack the committed content is kept.
+    pub kept: Option<u64>,
+    /// What the original has there instead of the base, and may be replaced all the same.
+    pub over: Option<Over>,
+}
+
+/// What the original has at the path of a difference (and where a renamed one came from), when that was decided about.
+#[derive(Clone, Copy, Debug)]
+pub struct Over {
+    /// At the path.
+    pub at: Option<Stamp>,
+    /// Where it came from.
+    pub from: Option<Stamp>,
 }
 
 /// What was found in the copy.

@@ -1,0 +1,300 @@
+//! What is committed where the request is not simply "all of it, as it is": chosen hunks, and a way out of conflicts.
+//!
+//! Nothing here touches the original. A difference gets a [`Plan`]: other content than the copy's, and leave to
+//! replace what the original has now. What cannot be planned stays a conflict.
+
+use std::collections::BTreeMap;
+
+use sandboxer_core::model::{
+    CommitRequest, Conflict, DiffKind, HunkSelection, Node, NodeType, Notice, OnConflict, RelPath,
+};
+use sandboxer_core::{Error, Result};
+
+use super::check::{Present, check_each, present};
+use super::prepare::Prepare;
+use crate::base::Bases;
+use crate::content::read_all;
+use crate::diff::{Delta, Differences, Links, Over, Seen, describe_content, node_of};
+use crate::manifest::Entry;
+use crate::merge::{self, Labels};
+use crate::patch;
+use crate::root::{Root, stamp_of_fd};
+use crate::stamp::Stamp;
+
+/// What stands after the markers that a merge leaves in a sandbox.
+pub const LABELS: Labels<'static> = Labels { ours: "original", theirs: "sandbox" };
+
+/// The differences that a request selects, each with its plan as far as hunks go.
+pub fn select(job: &Prepare<'_>, all: Differences) -> Result<(Vec<Delta>, Links)> {
+    let request = job.request;
+    if request.hunks.is_empty() {
+        return Ok(all.selected(&request.paths));
+    }
+    let mut paths = request.paths.clone();
+    paths.extend(request.hunks.iter().map(|h| h.path.clone()));
+    let (mut deltas, links) = all.selected(&paths);
+    let chosen = selections(request)?;
+    for (path, patch) in &chosen {
+        let Some(delta) = deltas.iter_mut().find(|d| d.entry.path == **path) else {
+            return Err(Error::not_found("changed file", path.to_string()));
+        };
+        plan_hunks(job, delta, patch)?;
+    }
+    Ok((deltas, links))
+}
+
+fn selections(request: &CommitRequest) -> Result<BTreeMap<&RelPath, &[u8]>> {
+    let mut chosen = BTreeMap::new();
+    for HunkSelection { path, patch } in &request.hunks {
+        let whole = request.paths.iter().any(|p| path.is_within(p));
+        if whole || chosen.insert(path, patch.as_slice()).is_some() {
+            return Err(Error::usage(format!("{path} is selected twice")));
+        }
+    }
+    Ok(chosen)
+}
+
+/// Makes the chosen hunks what is committed of a file.
+fn plan_hunks(job: &Prepare<'_>, delta: &mut Delta, patch: &[u8]) -> Result<()> {
+    let path = delta.entry.path.clone();
+    let is_file = |node: &Option<Node>| node.as_ref().is_some_and(|n| n.node_type == NodeType::File);
+    let text = is_file(&delta.entry.old) && is_file(&delta.entry.new) && !delta.entry.binary;
+    if delta.entry.kind != DiffKind::Modified || !text {
+        return Err(Error::Usage {
+            message: format!("{path} has no hunks to choose from: only a text file that was modified has"),
+            hint: Some("commit it whole by its path, or leave it out".to_owned()),
+        });
+    }
+    let base = read_file(job.comparison.original, &path)?.filter(|_| !delta.entry.moved);
+    let Some((base, _)) = base else {
+        // The rest of the file would then look as if it took back what the original has now.
+        let reason =
+            "changed in the original too, so it can only be committed whole (with `--on-conflict merge`)";
+        return Err(Error::Conflict { conflicts: vec![Conflict::new(path, reason)] });
+    };
+    let content = patch::apply_exactly(&base, patch).map_err(|e| Error::Usage {
+        message: format!("a hunk of {path} does not apply: {e}"),
+        hint: Some("look again at what differs: `sandbox diff --patch`".to_owned()),
+    })?;
+    let copy = read_file(job.comparison.copy, &path)?.map(|(bytes, _)| bytes);
+    // All hunks of a file are the file.
+    if copy.as_ref() != Some(&content) {
+        delta.plan.content = Some(content);
+    }
+    Ok(())
+}
+
+/// The content of a file and what it is; `None` where there is no such file.
+fn read_file(root: &Root, path: &RelPath) -> Result<Option<(Vec<u8>, Seen)>> {
+    let Some(parent) = root.find_parent(path)? else { return Ok(None) };
+    let Some(fd) = crate::tree::open_regular(&parent, path)? else { return Ok(None) };
+    let failed = |e: std::io::Error| Error::io("read", root.shown(path), e);
+    let seen = describe_content(&fd, &mut Vec::new()).map_err(|e| failed(e.into()))?;
+    rustix::fs::seek(&fd, rustix::fs::SeekFrom::Start(0)).map_err(|e| failed(e.into()))?;
+    let bytes = read_all(fd.try_clone().map_err(failed)?, seen.stamp.size).map_err(failed)?;
+    let steady = stamp_of_fd(&fd).is_ok_and(|now| seen.stamp.untouched(&now));
+    if steady {
+        return Ok(Some((bytes, seen)));
+    }
+    Err(Error::Busy { path: root.shown(path), holder: Some("it changes while it is read".to_owned()) })
+}
+
+/// What became of the conflicts.
+pub struct Resolved {
+    /// What is to be committed.
+    pub deltas: Vec<Delta>,
+    /// What was left out.
+    pub notices: Vec<Notice>,
+    /// Merges with markers, for the sandbox.
+    pub marked: Vec<Marked>,
+    /// What is still in conflict.
+    pub conflicts: Vec<Conflict>,
+}
+
+/// A merge that needs a person.
+pub struct Marked {
+    /// Where.
+    pub path: RelPath,
+    /// The text with markers; without, where it merged cleanly beside others that did not.
+    pub content: Vec<u8>,
+    /// What the copy was, when it was read.
+    pub copy: Seen,
+    /// The base from now on: the original's present version.
+    pub base: Entry,
+}
+
+/// Deals with what has moved in the original, as the request says.
+pub fn resolve(job: &Prepare<'_>, deltas: Vec<Delta>) -> Result<Resolved> {
+    let mut resolved = Resolved { deltas, notices: Vec::new(), marked: Vec::new(), conflicts: Vec::new() };
+    if job.request.on_conflict == OnConflict::Ours {
+        leave_out(job, &mut resolved)?;
+        return Ok(resolved);
+    }
+    let verdicts = check_each(job.comparison.original, &resolved.deltas)?;
+    for (at, verdict) in verdicts.into_iter().enumerate() {
+        let Err((path, reason)) = verdict else { continue };
+        let delta = &mut resolved.deltas[at];
+        match job.request.on_conflict {
+            OnConflict::Theirs => delta.plan.over = Some(present(job.comparison.original, delta)?),
+            OnConflict::Merge | OnConflict::Mark => match merge_one(job, delta, reason)? {
+                Outcome::Planned => {}
+                Outcome::Stuck(conflict, marked) => {
+                    resolved.conflicts.push(*conflict);
+                    resolved.marked.extend(marked.map(|m| *m));
+                }
+            },
+            OnConflict::Fail | OnConflict::Ours => resolved.conflicts.push(Conflict::new(path, reason)),
+        }
+    }
+    resolved.marked.extend(resolved.deltas.iter().filter_map(clean_merge));
+    Ok(resolved)
+}
+
+/// Leaves out what is in conflict; and then what cannot be there without it.
+fn leave_out(job: &Prepare<'_>, resolved: &mut Resolved) -> Result<()> {
+    loop {
+        let verdicts = check_each(job.comparison.original, &resolved.deltas)?;
+        let reasons: Vec<Option<String>> =
+            verdicts.into_iter().map(|v| v.err().map(|(_, reason)| reason)).collect();
+        if reasons.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        let deltas = std::mem::take(&mut resolved.deltas);
+        for (delta, reason) in deltas.into_iter().zip(reasons) {
+            match reason {
+                None => resolved.deltas.push(delta),
+                Some(reason) => {
+                    let message = format!("left out and still pending: {reason}");
+                    resolved.notices.push(Notice { path: delta.entry.path, message });
+                }
+            }
+        }
+    }
+}
+
+/// Beside files with markers, those that merged cleanly go into the sandbox too: a plain commit does, once the markers are
+/// resolved.
+fn clean_merge(delta: &Delta) -> Option<Marked> {
+    let content = delta.plan.content.clone().filter(|_| delta.plan.settles)?;
+    let (copy, base) = (delta.plan.copy.clone()?, delta.base.clone()?);
+    Some(Marked { path: delta.entry.path.clone(), content, copy, base })
+}
+
+enum Outcome {
+    Planned,
+    Stuck(Box<Conflict>, Option<Box<Marked>>),
+}
+
+fn merge_one(job: &Prepare<'_>, delta: &mut Delta, reason: String) -> Result<Outcome> {
+    let now = present(job.comparison.original, delta)?;
+    let path = delta.entry.path.clone();
+    let stuck =
+        |why: &str| Outcome::Stuck(Box::new(Conflict::new(path.clone(), format!("{reason}; {why}"))), None);
+    match delta.entry.kind {
+        DiffKind::Deleted if now.at.is_none() => {
+            delta.plan.over = Some(now);
+            Ok(Outcome::Planned)
+        }
+        DiffKind::Modified | DiffKind::Created | DiffKind::Metadata => {
+            let ours_is_file = now.at.is_some_and(|s| s.is_file());
+            if !ours_is_file || !delta.now.as_ref().is_some_and(|s| s.stamp.is_file()) {
+                return Ok(stuck("only text files can be merged"));
+            }
+            merge_file(job, delta, now, reason)
+        }
+        _ => Ok(stuck("that cannot be merged")),
+    }
+}
+
+fn merge_file(job: &Prepare<'_>, delta: &mut Delta, now: Present, reason: String) -> Result<Outcome> {
+    let path = delta.entry.path.clone();
+    let conflict = |why: &str| Conflict::new(path.clone(), format!("{reason}; {why}"));
+    let stuck = |why: &str| Ok(Outcome::Stuck(Box::new(conflict(why)), None));
+    let Some((ours, ours_seen)) = read_file(job.comparison.original, &path)? else {
+        return stuck("it is gone");
+    };
+    let Some((theirs, copy)) = read_file(job.comparison.copy, &path)? else { return stuck("it is gone") };
+    let base = match (&delta.base, delta.entry.kind) {
+        (None, _) => Vec::new(),
+        // Where the sandbox changed the mode alone, its content is the base's.
+        (Some(_), DiffKind::Metadata) => theirs.clone(),
+        (Some(entry), _) => match (Bases { home: job.files.home() }).find(entry)? {
+            Some(base) => base,
+            None => return stuck("its base is not kept, so it cannot be merged"),
+        },
+    };
+    if [&base, &ours, &theirs].iter().any(|text| patch::is_binary(text)) {
+        return stuck("binary files cannot be merged");
+    }
+    if let Err(why) = merge_metadata(delta, &ours_seen) {
+        return stuck(why);
+    }
+    let merged = merge::merge(&base, &ours, &theirs, &LABELS);
+    rebase(delta, ours_seen, now);
+    if !merged.conflicts.is_empty() {
+        let told = Conflict { hunks: merged.conflicts, ..conflict("both sides changed the same lines") };
+        let base = delta.base.clone().unwrap_or_default();
+        let marked = Marked { path: path.clone(), content: merged.content, copy, base };
+        return Ok(Outcome::Stuck(Box::new(told), Some(Box::new(marked))));
+    }
+    delta.plan.content = Some(merged.content);
+    delta.plan.settles = true;
+    delta.plan.copy = Some(copy);
+    Ok(Outcome::Planned)
+}
+
+/// Mode and owner are merged as well: whoever changed them wins, unless both did.
+fn merge_metadata(delta: &mut Delta, ours: &Seen) -> Result<(), &'static str> {
+    let Some(seen) = &mut delta.now else { return Ok(()) };
+    let (base, copy) = delta.base.as_ref().map_or((None, None), |b| (b.base, b.copy));
+    let (Some(base), Some(copy)) = (base, copy) else {
+        // New on both sides: the content may merge, the rest has to agree.
+        return if seen.stamp.mode == ours.stamp.mode {
+            Ok(())
+        } else {
+            Err("both sides gave it another mode")
+        };
+    };
+    let (we_did, they_did) = (base.mode != ours.stamp.mode, copy.mode != seen.stamp.mode);
+    if we_did && they_did && ours.stamp.mode != seen.stamp.mode {
+        return Err("both sides gave it another mode");
+    }
+    if delta
+        .base
+        .as_ref()
+        .is_some_and(|b| b.xattrs != ours.xattrs && b.xattrs != seen.xattrs && ours.xattrs != seen.xattrs)
+    {
+        return Err("both sides gave it other attributes");
+    }
+    if we_did {
+        seen.stamp.mode = ours.stamp.mode;
+    }
+    if delta.base.as_ref().is_some_and(|b| b.xattrs != ours.xattrs) {
+        seen.xattrs = ours.xattrs.clone();
+    }
+    Ok(())
+}
+
+/// From here on the difference is one against the original's present version.
+fn rebase(delta: &mut Delta, ours: Seen, now: Present) {
+    delta.plan.over = Some(Over { at: Some(ours.stamp), from: now.from });
+    delta.entry.old = Some(node_of(&ours));
+    match (delta.entry.kind, &mut delta.now) {
+        (DiffKind::Created, _) => delta.entry.kind = DiffKind::Modified,
+        // Only the mode is committed; the content that stays is the original's.
+        (DiffKind::Metadata, Some(seen)) => {
+            (seen.hash, seen.stamp.size) = (ours.hash, ours.stamp.size);
+            delta.entry.new = Some(node_of(seen));
+        }
+        _ => {}
+    }
+    let never = delta.now.as_ref().map(|s| Stamp { ino: 0, ctime: 0, ..s.stamp });
+    delta.base = Some(Entry {
+        name: delta.entry.path.name().to_vec(),
+        base: Some(ours.stamp),
+        copy: never,
+        hash: ours.hash,
+        xattrs: ours.xattrs,
+        ..Entry::default()
+    });
+}
