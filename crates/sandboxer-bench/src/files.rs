@@ -11,7 +11,7 @@ use crate::failure::{During, Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::place::{Place, preflight};
 use crate::report::{Row, table};
-use crate::rows::{Bench, Peaks, Subject, apply, commit, create, diff, memory, startup};
+use crate::rows::{Bench, Peaks, Subject, apply, commit, create, diff, memory, merge, startup};
 use crate::tree::TreeSpec;
 
 /// Create, diff and commit of 50,000 small files, on tmpfs, on an XFS loop mount (as root) and on disk.
@@ -59,19 +59,21 @@ fn all_rows(bench: &Bench, disk: &Path) -> Result<Vec<Row>> {
     let tmpfs = Subject::new(bench, Place::tmpfs(needed)?)?;
     creates.push(create::filesystem_copy(bench, &tmpfs, Some(create::TMPFS_GOAL))?);
     diffs.push(diff::row(bench, &tmpfs, Some(diff::GOAL))?);
+    let mut merges = vec![merge::row(bench, &tmpfs, Some(merge::GOAL))?];
     drop(tmpfs);
 
     let disk = Subject::new(bench, Place::disk(disk, needed)?)?;
     creates.push(create::filesystem_copy(bench, &disk, None)?);
     diffs.push(diff::row(bench, &disk, None)?);
     commits.push(commit::row(bench, &disk)?);
+    merges.push(merge::row(bench, &disk, None)?);
     let startup = startup::row(bench, &disk)?;
 
     creates.push(create::copy_on_write(bench, Place::xfs(needed))?);
     // The peaks are read before the library works inside this very process and makes it larger.
     let memory = memory::rows(bench);
     commits.insert(0, apply::row(bench, &disk)?);
-    Ok([creates, diffs, commits, memory, vec![startup]].concat())
+    Ok([creates, diffs, commits, merges, memory, vec![startup]].concat())
 }
 
 /// Two threads on two busy processors are no faster than one: ratios would tell of the neighbours.

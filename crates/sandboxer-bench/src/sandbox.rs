@@ -69,7 +69,17 @@ impl SandboxCommand {
 
     /// Times `commit`, which must commit `expected` entries.
     pub fn commit(&self, sandbox: &Created, expected: usize) -> Result<Sample> {
-        let sample = run(&mut self.command(&["commit", "--json", &sandbox.sandbox_id]), &self.output, &[0])?;
+        self.commit_with(&[], sandbox, expected)
+    }
+
+    /// Times a `commit` that merges where the original has changed, too; it must commit `expected` entries.
+    pub fn commit_merging(&self, sandbox: &Created, expected: usize) -> Result<Sample> {
+        self.commit_with(&["--on-conflict", "merge"], sandbox, expected)
+    }
+
+    fn commit_with(&self, options: &[&str], sandbox: &Created, expected: usize) -> Result<Sample> {
+        let arguments = [&["commit", "--json"], options, &[&sandbox.sandbox_id]].concat();
+        let sample = run(&mut self.command(&arguments), &self.output, &[0])?;
         self.expect_entries("commit", expected)?;
         Ok(sample)
     }
@@ -156,6 +166,7 @@ mod tests {
         let (_, created) = made.create(Path::new("/tree"), "filesystem_copy").unwrap();
         let (_scratch, sandbox) = fake(r#"{"entries": [{}, {}]}"#);
         assert!(sandbox.diff(&created, 2).is_ok() && sandbox.commit(&created, 2).is_ok());
+        assert!(sandbox.commit_merging(&created, 2).is_ok() && sandbox.commit_merging(&created, 1).is_err());
         let message = sandbox.diff(&created, 3).unwrap_err().to_string();
         assert_eq!(message, "failed: diff found 2 changed files where there are 3");
     }

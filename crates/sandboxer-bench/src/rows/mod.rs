@@ -6,6 +6,7 @@ pub mod commit;
 pub mod create;
 pub mod diff;
 pub mod memory;
+pub mod merge;
 pub mod startup;
 
 use std::cell::Cell;
