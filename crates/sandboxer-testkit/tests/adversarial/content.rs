@@ -60,7 +60,11 @@ fn d11_privilege_does_not_leave() {
     if !capable {
         skip("file capabilities are not tried: setting one needs root");
     }
-    let told = told(&bench.run("commit", &[]));
+    let before = bench.manifest();
+    let refused = told(&bench.assert_code(5, "commit", &[]));
+    assert!(refused.contains("was-setuid: setuid") && refused.contains("both: setuid, setgid"), "{refused}");
+    bench.assert_untouched(&before);
+    let told = told(&bench.run("commit", &["--accept-flags"]));
     for name in ["setuid", "setgid", "both", "a.txt", "was-setuid"] {
         if let Ok(meta) = fs::metadata(bench.resource.join(name)) {
             let old = name == "was-setuid" && fs::read(bench.resource.join(name)).unwrap() == b"#!/bin/sh\n";

@@ -30,7 +30,8 @@ fn d16_a_huge_sparse_file_stays_sparse() {
     assert_eq!(bench.run("diff", &["--exit-code"]).status.code(), Some(1));
     bench.ok("diff", &["--patch"]);
     bench.ok("checkpoint", &["one"]);
-    bench.ok("commit", &[]);
+    bench.assert_code(5, "commit", &[]);
+    bench.ok("commit", &["--accept-flags"]);
     let committed = bench.resource.join("huge");
     assert_eq!(fs::metadata(&committed).unwrap().len(), HUGE);
     assert!(blocks(&committed) < 1000, "the commit is not sparse");
