@@ -68,7 +68,8 @@ fn entry_line(ui: &Ui, entry: &DiffEntry) -> String {
     line_of(entry, |style, text| ui.paint(style, text))
 }
 
-fn line_of(entry: &DiffEntry, paint: impl Fn(anstyle::Style, String) -> String) -> String {
+/// One entry as one line, with whatever `paint` does for colour.
+pub fn line_of(entry: &DiffEntry, paint: impl Fn(anstyle::Style, String) -> String) -> String {
     let letter = paint(colour_of(entry.kind), letter(entry.kind).to_string());
     let mut line = format!("{letter} {}", places(entry));
     let changed = changed_metadata(entry);
@@ -93,7 +94,7 @@ fn places(entry: &DiffEntry) -> String {
 }
 
 /// What differs besides the content, where both sides are there.
-fn changed_metadata(entry: &DiffEntry) -> Vec<String> {
+pub fn changed_metadata(entry: &DiffEntry) -> Vec<String> {
     let (Some(old), Some(new)) = (&entry.old, &entry.new) else { return Vec::new() };
     let mut changed = Vec::new();
     if entry.kind == DiffKind::Type {
@@ -246,7 +247,7 @@ fn scaled(count: u64, most: u64) -> usize {
 }
 
 /// Whether content is too large to be rendered for a person, or for `git apply` to hold in memory.
-fn is_huge(entry: &DiffEntry) -> bool {
+pub fn is_huge(entry: &DiffEntry) -> bool {
     let huge = |node: &Option<Node>| node.as_ref().is_some_and(|n| n.size > content::RENDER_LIMIT);
     huge(&entry.old) || huge(&entry.new)
 }
@@ -299,7 +300,8 @@ fn render(workspace: &Workspace, entry: &DiffEntry) -> Result<Vec<u8>, CliError>
     Ok(rendered)
 }
 
-fn load(workspace: &Workspace, entry: &DiffEntry) -> Result<content::Sides, CliError> {
+/// Both sides of an entry, from the files of its workspace.
+pub fn load(workspace: &Workspace, entry: &DiffEntry) -> Result<content::Sides, CliError> {
     let place = |key: &str| workspace.sandbox_ref.text(key).map(PathBuf::from);
     let (Some(base), Some(sandbox)) = (place("base"), place("path")) else {
         let unsupported = Error::Unsupported {
@@ -313,13 +315,19 @@ fn load(workspace: &Workspace, entry: &DiffEntry) -> Result<content::Sides, CliE
 }
 
 fn show_patch_lines(ui: &mut Ui, rendered: &[u8]) -> Result<(), CliError> {
-    let mut in_hunk = false;
-    for line in rendered.split_inclusive(|b| *b == b'\n') {
-        let line = line.strip_suffix(b"\n").unwrap_or(line);
-        let style = line_style(line, &mut in_hunk);
-        ui.line(ui.paint(style, output::content(line)))?;
+    for (style, line) in patch_lines(rendered) {
+        ui.line(ui.paint(style, line))?;
     }
     Ok(())
+}
+
+/// The lines of a patch for the screen, each with its style; nothing in them is live.
+pub fn patch_lines(rendered: &[u8]) -> impl Iterator<Item = (anstyle::Style, String)> {
+    let mut in_hunk = false;
+    rendered.split_inclusive(|b| *b == b'\n').map(move |line| {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        (line_style(line, &mut in_hunk), output::content(line))
+    })
 }
 
 /// A deleted line `-- x` looks like a header; only its place tells them apart.

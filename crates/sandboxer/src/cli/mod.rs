@@ -8,6 +8,7 @@ mod commands;
 mod diffs;
 mod error;
 mod exit;
+mod hunks;
 mod json;
 mod output;
 mod places;

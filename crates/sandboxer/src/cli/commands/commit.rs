@@ -5,13 +5,14 @@ use sandboxer_core::service::{Sandbox, TargetCommit};
 
 use super::{TargetArg, rel_paths};
 use crate::cli::error::CliError;
+use crate::cli::hunks::{self, Purpose, SelectionArgs};
 use crate::cli::json::{CommitDocument, Summary};
 use crate::cli::output::{self, Ui, count, shell_word};
 use crate::cli::rules::{self, RuleArgs};
 use crate::cli::session::{App, conflict_sentence};
 use crate::cli::{Outcome, exit};
 
-/// Make the difference real: all of it, or some paths
+/// Make the difference real: all of it, some paths, or some hunks
 ///
 /// Refuses with exit code 3, and writes nothing, where the original has changed since the sandbox was made. Either
 /// everything that was selected is written or nothing is, also when the machine stops in the middle. The sandbox stays
@@ -22,6 +23,7 @@ use crate::cli::{Outcome, exit};
 Examples:
   sandbox commit try
   sandbox commit try src/main.rs docs -m 'fix the parser'
+  sandbox commit try -p src                            Choose hunk by hunk
   sandbox commit try --digest \"$(sandbox diff try --json | jq -r .digest)\"   Only what was reviewed
   sandbox commit try --if 'paths=src/**; max-files=50; no-flags'      Only what is harmless")]
 pub struct Args {
@@ -30,6 +32,8 @@ pub struct Args {
     /// Only these paths and what lies below them
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
+    #[command(flatten)]
+    selection: SelectionArgs,
     /// Why; kept in the log
     #[arg(short, long)]
     message: Option<String>,
@@ -41,7 +45,7 @@ pub struct Args {
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
-    let request = CommitRequest {
+    let mut request = CommitRequest {
         paths: rel_paths(&args.paths)?,
         message: args.message.clone(),
         digest: args.digest.clone(),
@@ -50,6 +54,14 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     let session = app.open()?;
     let target = session.find(&args.target.id)?;
     let rules = args.rules.read(&session.settings)?;
+    let chosen = hunks::choose(app, &session, &target, &args.selection, &request.paths, Purpose::Commit)?;
+    if let Some(chosen) = chosen {
+        if chosen.is_nothing() {
+            app.ui.line("nothing selected; nothing committed")?;
+            return Ok(exit::OK);
+        }
+        chosen.put_into(&mut request);
+    }
     let commit = rules::commit(app, &session, &target, &request, &rules)?;
     if app.ui.json {
         app.ui.document(&CommitDocument::new(&target.sandbox, &commit))?;

@@ -4,32 +4,44 @@ use sandboxer_core::model::RollbackResult;
 
 use super::{TargetArg, rel_paths};
 use crate::cli::error::CliError;
+use crate::cli::hunks::{self, Purpose, SelectionArgs};
 use crate::cli::json::RollbackDocument;
 use crate::cli::output::{self, Ui};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
 
-/// Throw the sandbox's changes away: all of them, or some paths
+/// Throw the sandbox's changes away: all of them, some paths, or some hunks
 ///
-/// The original is not touched; the sandbox goes back to the state it was made from, or to its last commit.
+/// The original is not touched; the sandbox goes back to the state it was made from, or to its last commit. Hunks are
+/// thrown away only from files that are still as they were shown; otherwise nothing is, with exit code 3.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   sandbox rollback try
-  sandbox rollback try src/main.rs build")]
+  sandbox rollback try src/main.rs build
+  sandbox rollback try -p src            Choose hunk by hunk")]
 pub struct Args {
     #[command(flatten)]
     pub target: TargetArg,
     /// Only these paths and what lies below them
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
+    #[command(flatten)]
+    selection: SelectionArgs,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
     let paths = rel_paths(&args.paths)?;
     let session = app.open()?;
     let target = session.find(&args.target.id)?;
-    let results = session.manager.rollback(&target, &paths)?;
+    let results = match hunks::choose(app, &session, &target, &args.selection, &paths, Purpose::Discard)? {
+        None => session.manager.rollback(&target, &paths)?,
+        Some(chosen) if chosen.is_nothing() => {
+            app.ui.line("nothing selected; nothing thrown away")?;
+            return Ok(exit::OK);
+        }
+        Some(chosen) => hunks::discard(&session, &target, &chosen)?,
+    };
     if app.ui.json {
         app.ui.document(&RollbackDocument::new(&target.sandbox, &results))?;
     } else {

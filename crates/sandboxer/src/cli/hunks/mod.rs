@@ -1,0 +1,224 @@
+//! Choosing part of a difference: hunk by hunk on a terminal, or with a patch that says which hunks.
+//!
+//! Both ways end in the same [`Chosen`]: entries that are taken as a whole, and hunks of text files as patches. A commit
+//! hands them on to the engine; a rollback takes the hunks out of the sandbox's files. What can only be had as a whole
+//! (anything but changed lines of a text file) is decided by `offer`, the conversation is in `ask`, and what a person does in
+//! an editor in `edit`. Content comes from programs that nobody vouches for: all of it is escaped before it is shown.
+
+mod ask;
+mod discard;
+mod edit;
+mod offer;
+mod patch_file;
+mod terminal;
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+
+use sandboxer_core::model::{CommitRequest, DiffEntry, HunkSelection, RelPath};
+use sandboxer_core::service::{Target, TargetDiff, WorkspaceDiff};
+use sandboxer_fs::patch::{self, PatchError};
+
+use super::diffs;
+use super::error::{CliError, Kind};
+use super::output::{self, shell_word};
+use super::session::{App, Session};
+
+pub use discard::discard;
+
+/// How part of a difference is chosen.
+#[derive(clap::Args)]
+pub struct SelectionArgs {
+    /// Choose hunk by hunk, on a terminal
+    #[arg(short, long)]
+    patch: bool,
+    /// Choose the hunks that are in this patch; - reads it from stdin
+    ///
+    /// It is what `sandbox diff --patch` or `git diff` prints, with hunks left out or lines of hunks: make a `-` line
+    /// an unchanged one, or delete a `+` line. What a file's patch creates, deletes, renames or changes in another way
+    /// than by lines is taken as a whole. Lines that the sandbox has neither added nor removed there are refused (exit 5).
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["patch", "paths"])]
+    hunks: Option<PathBuf>,
+}
+
+/// What the choice is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Hunks are made real: they lead from the base to something new.
+    Commit,
+    /// Hunks are thrown away: they are taken out of what the sandbox has.
+    Discard,
+}
+
+impl Purpose {
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Commit => "Commit",
+            Self::Discard => "Discard",
+        }
+    }
+
+    fn command(self) -> &'static str {
+        match self {
+            Self::Commit => "commit",
+            Self::Discard => "rollback",
+        }
+    }
+
+    /// What becomes of the file that the choice is made in.
+    fn apply(self, sides: &Texts, hunks: &[u8]) -> Result<Vec<u8>, PatchError> {
+        match self {
+            Self::Commit => patch::apply_exactly(&sides.old, hunks),
+            Self::Discard => patch::apply_exactly(&sides.new, &patch::reverse_hunks(hunks)?),
+        }
+    }
+
+    /// Refuses hunks that are no part of what the sandbox did.
+    fn check_part_of(self, sides: &Texts, hunks: &[u8]) -> Result<(), PatchError> {
+        match self {
+            Self::Commit => patch::check_part_of(&sides.old, &sides.new, hunks),
+            Self::Discard => patch::check_part_of(&sides.new, &sides.old, &patch::reverse_hunks(hunks)?),
+        }
+    }
+}
+
+/// Both sides of a text file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Texts {
+    old: Vec<u8>,
+    new: Vec<u8>,
+}
+
+impl Texts {
+    /// Both sides of an entry, if that is text on both.
+    fn of(sides: sandboxer_fs::content::Sides) -> Option<Self> {
+        let (old, new) = (sides.old?, sides.new?);
+        (!patch::is_binary(&old) && !patch::is_binary(&new)).then_some(Self { old, new })
+    }
+}
+
+/// What was chosen.
+#[derive(Debug, Default, PartialEq)]
+pub struct Chosen {
+    /// Entries that are taken as a whole.
+    whole: Vec<RelPath>,
+    /// Those entries, and what is below them, as they were when they were chosen.
+    seen: Vec<DiffEntry>,
+    /// Files of which hunks are taken.
+    files: Vec<FileHunks>,
+}
+
+/// The hunks that were chosen of one file.
+#[derive(Debug, PartialEq)]
+struct FileHunks {
+    path: RelPath,
+    hunks: Vec<u8>,
+    /// The file as it was when they were chosen.
+    sides: Texts,
+}
+
+impl Chosen {
+    /// Whether nothing was.
+    pub fn is_nothing(&self) -> bool {
+        self.whole.is_empty() && self.files.is_empty()
+    }
+
+    /// Makes it what a commit is about.
+    pub fn put_into(self, request: &mut CommitRequest) {
+        let selection = |file: FileHunks| HunkSelection { path: file.path, patch: file.hunks };
+        request.paths = self.whole;
+        request.hunks = self.files.into_iter().map(selection).collect();
+    }
+
+    fn take_whole(&mut self, entry: &DiffEntry, all: &[DiffEntry]) {
+        let path = std::slice::from_ref(&entry.path);
+        self.seen.extend(all.iter().filter(|other| other.is_selected(path)).cloned());
+        self.whole.push(entry.path.clone());
+    }
+}
+
+/// Asks, or reads the patch; `None` if nothing of the kind was asked for.
+pub fn choose(
+    app: &mut App,
+    session: &Session,
+    target: &Target,
+    args: &SelectionArgs,
+    paths: &[RelPath],
+    purpose: Purpose,
+) -> Result<Option<Chosen>, CliError> {
+    let chosen = match &args.hunks {
+        None if !args.patch => return Ok(None),
+        None => choose_on_terminal(app, session, target, paths, purpose)?,
+        Some(file) => patch_file::choose(app, session, target, file, purpose)?,
+    };
+    check_as_seen(session, target, &chosen)?;
+    Ok(Some(chosen))
+}
+
+fn choose_on_terminal(
+    app: &mut App,
+    session: &Session,
+    target: &Target,
+    paths: &[RelPath],
+    purpose: Purpose,
+) -> Result<Chosen, CliError> {
+    if app.ui.json || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        let why = if app.ui.json {
+            "`--patch` talks to a person, not in JSON"
+        } else {
+            "`--patch` asks on a terminal, and this is none"
+        };
+        let hint = format!("choose with a patch instead: `sandbox {} ID --hunks FILE`", purpose.command());
+        return Err(CliError::usage(why).hint(hint));
+    }
+    let diff = session.manager.diff(target, paths)?;
+    let of = single(&diff, purpose)?;
+    let mut terminal = terminal::Terminal::new(&mut app.ui, &session.signals);
+    let load = |entry: &DiffEntry| diffs::load(&of.workspace, entry);
+    ask::Selector::new(&mut terminal, purpose, &load).run(&of.entries)
+}
+
+/// Hunks are named by paths, which are of one workspace.
+fn single(diff: &TargetDiff, purpose: Purpose) -> Result<&WorkspaceDiff, CliError> {
+    match diff.workspaces.as_slice() {
+        [only] => Ok(only),
+        several => {
+            let changed = several.iter().find(|w| !w.entries.is_empty()).or(several.first());
+            let name = changed.map(|w| shell_word(&w.workspace.name)).unwrap_or_default();
+            let hint = format!("`sandbox {} ID:{name} --patch`", purpose.command());
+            let message = format!("hunks are chosen in one workspace; this sandbox has {}", several.len());
+            Err(CliError::usage(message).hint(hint))
+        }
+    }
+}
+
+/// Whole entries are taken as they are at the moment: nobody may have changed them since somebody looked.
+fn check_as_seen(session: &Session, target: &Target, chosen: &Chosen) -> Result<(), CliError> {
+    if chosen.whole.is_empty() {
+        return Ok(());
+    }
+    let now = session.manager.diff(target, &chosen.whole)?;
+    let now: Vec<&DiffEntry> = now.workspaces.iter().flat_map(|w| &w.entries).collect();
+    let same = |seen: &DiffEntry, now: &DiffEntry| {
+        (&seen.path, seen.kind, &seen.from, &seen.new) == (&now.path, now.kind, &now.from, &now.new)
+    };
+    let changed = chosen.seen.iter().find(|seen| !now.iter().any(|now| same(seen, now)));
+    let came = now
+        .iter()
+        .find(|now| now.is_selected(&chosen.whole) && !chosen.seen.iter().any(|seen| seen.path == now.path));
+    match changed.or(came.copied()) {
+        Some(entry) => Err(changed_meanwhile(&entry.path)),
+        None => Ok(()),
+    }
+}
+
+/// Somebody works in the sandbox while somebody else chooses.
+fn changed_meanwhile(path: &RelPath) -> CliError {
+    let message = format!(
+        "{} has changed in the sandbox since it was shown; nothing was done",
+        output::name(path.as_bytes())
+    );
+    CliError::new(Kind::Conflict, message)
+        .on(path.as_path())
+        .hint("type the command again to choose from what is there now")
+}
