@@ -232,3 +232,15 @@ fn names_are_shown_escaped() {
     hold(&mut person, Purpose::Commit, &[odd]);
     assert!(person.screen.starts_with("A a\\x1b[2J\\nb\n"), "{}", person.screen);
 }
+
+#[test]
+fn content_is_loaded_when_its_question_comes() {
+    let loaded = std::cell::RefCell::new(Vec::new());
+    let load = |entry: &DiffEntry| {
+        loaded.borrow_mut().push(entry.path.to_string());
+        load(entry)
+    };
+    let all = ["one", "two", "three"].map(|name| entry(name, DiffKind::Modified));
+    Selector::new(&mut script("d y q"), Purpose::Commit, &load).run(&all).unwrap();
+    assert_eq!(*loaded.borrow(), ["one", "two"]);
+}
