@@ -122,6 +122,16 @@ fn everything_comes_back_and_is_pending_again() {
     let done = scene.commit("op_1");
     assert!(done.undo_bytes.is_some_and(|bytes| bytes > 0), "{done:?}");
     assert!(scene.pending().is_empty());
+    let patch = fs::read_to_string(scene.space.path().with_file_name("undo").join("op_1/patch")).unwrap();
+    for line in [
+        "-one\n+ONE\n",
+        "-going\n",
+        "old mode 100644\nnew mode 100755\n",
+        "rename to moved\n",
+        "+now a file\n",
+    ] {
+        assert!(patch.contains(line), "{line:?} in {patch}");
+    }
     let after = scene.state();
     assert_ne!(after, before);
     let undone = scene.undo("op_2", "op_1").unwrap();

@@ -100,6 +100,7 @@ impl CopyStrategy {
         Ok(SandboxRef::new(plan.clone(), resource.id.clone(), name)
             .with_path("path", &path)
             .with_path("base", resource.path())
+            .with_path("history", &CommitFiles::new(&home).undo())
             .with_path("dir", &home))
     }
 

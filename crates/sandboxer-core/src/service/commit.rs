@@ -1,26 +1,39 @@
-//! The coordinator: several workspaces are committed as one.
+//! The coordinator: what is committed is looked at first, and several workspaces are committed as one.
 //!
-//! One workspace is its strategy's own affair: a whole commit, with a journal beside it that recovery rolls forward. For
-//! several, every strategy *prepares* (makes everything ready and durable, changes nothing), then the decision is
-//! recorded in the store by one durable transaction, then every strategy *finishes*. Before the decision any failure
-//! aborts all; after it nothing can refuse any more, and what a crash leaves is finished by the next command.
+//! Every strategy *prepares* (makes everything ready and durable, changes nothing); then the rules look at exactly what was
+//! prepared; then every strategy *finishes*. Before the decision any failure aborts all; after it nothing can refuse any
+//! more, and what a crash leaves is finished by the next command. One workspace decides by itself, with the journal beside
+//! it; for several the decision is one durable transaction of the store. A strategy that has no phases is asked for its
+//! differences, and then held to their digest.
 
 use serde_json::{Value, json};
 
+use super::commit_log::commit_end;
 use super::content::{combined_digest, paths_need_one_workspace};
-use super::manager::{SandboxManager, counted, failure, in_workspace, new_operation};
+use super::manager::{SandboxManager, failure, in_workspace, new_operation};
 use super::{Operation, PerWorkspace, Target, TargetCommit, Workspace};
-use crate::model::{CommitRequest, CommitResult, DiffEntry, DiffKind, Phase};
+use crate::model::{CommitRequest, CommitResult, DiffEntry, OnConflict, OpId, Phase};
 use crate::policy::CommitRules;
 use crate::store::OperationEnd;
 use crate::{Error, Result};
 
-/// No more paths than this are kept in the log of one commit.
-const LOGGED_PATHS: usize = 1000;
-
 /// How a commit is recorded, so that recovery knows what was under way.
 pub(super) const WHOLE: &str = "whole";
 pub(super) const TWO_PHASE: &str = "two_phase";
+
+/// One commit under way.
+pub(super) struct Undertaking<'a> {
+    /// What it is about; the refs say what it is logged as.
+    pub target: Target,
+    /// What to commit.
+    pub request: &'a CommitRequest,
+    /// Under which conditions.
+    pub rules: &'a CommitRules,
+    /// How it is logged.
+    pub operation: Operation,
+    /// Go as far as the last check and no further.
+    pub dry_run: bool,
+}
 
 impl SandboxManager {
     /// Makes the differences of a target real, if `rules` allow them: all or nothing, over all its workspaces.
@@ -30,39 +43,61 @@ impl SandboxManager {
         request: &CommitRequest,
         rules: &CommitRules,
     ) -> Result<TargetCommit> {
+        self.commit_or_try(target, request, rules, false)
+    }
+
+    /// What a commit would do, as far as that can be known without doing it: everything is prepared and checked, and then
+    /// forgotten.
+    pub fn try_commit(
+        &self,
+        target: &Target,
+        request: &CommitRequest,
+        rules: &CommitRules,
+    ) -> Result<TargetCommit> {
+        self.commit_or_try(target, request, rules, true)
+    }
+
+    fn commit_or_try(
+        &self,
+        target: &Target,
+        request: &CommitRequest,
+        rules: &CommitRules,
+        dry_run: bool,
+    ) -> Result<TargetCommit> {
         check_request(target, request)?;
         self.permit_on(target, "commit")?;
         let (_lock, target) = self.lock_open(target)?;
-        self.check_abilities(&target, request)?;
+        self.check_abilities(&target, request, dry_run)?;
         self.check_paths(&target, &request.paths)?;
-        self.check_rules(&target, request, rules)?;
-        let mode = if target.workspaces.len() == 1 { WHOLE } else { TWO_PHASE };
-        let names: Vec<&str> = target.workspaces.iter().map(|w| w.name.as_str()).collect();
-        let details = json!({"mode": mode, "workspaces": names, "message": request.message});
+        let details =
+            json!({"mode": mode_of(&target), "workspaces": names(&target), "message": request.message});
         let operation = new_operation(&target.sandbox.id, "commit", details);
-        self.store.begin(&operation)?;
-        match &target.workspaces[..] {
-            [only] => self.commit_whole(&target, only, request, &operation),
-            _ => self.commit_several(&target, request, operation),
+        let target = logged_as(target, &operation.id, None);
+        self.undertake(Undertaking { target, request, rules, operation, dry_run })
+    }
+
+    /// Logs and carries out a commit whose sandbox's lock the caller holds.
+    pub(super) fn undertake(&self, task: Undertaking<'_>) -> Result<TargetCommit> {
+        self.store.begin(&task.operation)?;
+        match &task.target.workspaces[..] {
+            [only] if !self.capabilities_of(only)?.two_phase => self.commit_at_once(&task, only),
+            _ => self.commit_prepared(task),
         }
     }
 
-    fn check_rules(&self, target: &Target, request: &CommitRequest, rules: &CommitRules) -> Result<()> {
-        if rules.allow_everything() {
-            return Ok(());
-        }
-        let diff = self.diff_unasked(target, &request.paths)?;
-        let named = diff.workspaces.iter().map(|w| (w.workspace.name.as_str(), &w.entries));
-        rules.check(named.flat_map(|(name, entries)| entries.iter().map(move |entry| (name, entry))))
-    }
-
-    fn check_abilities(&self, target: &Target, request: &CommitRequest) -> Result<()> {
+    fn check_abilities(&self, target: &Target, request: &CommitRequest, dry_run: bool) -> Result<()> {
         for workspace in &target.workspaces {
             let abilities = self.capabilities_of(workspace)?;
             let refusal = if !request.paths.is_empty() && !abilities.select_paths {
                 Some(("commit chosen paths", "it commits everything or nothing"))
+            } else if !request.hunks.is_empty() && !abilities.select_hunks {
+                Some(("commit chosen hunks", "it commits whole files"))
+            } else if request.on_conflict != OnConflict::Fail && !abilities.keeps_base {
+                Some(("resolve conflicts", "it does not keep what its files were made from"))
             } else if target.workspaces.len() > 1 && !abilities.two_phase {
                 Some(("commit together with other workspaces", "it cannot prepare a commit and decide later"))
+            } else if dry_run && !abilities.two_phase {
+                Some(("try a commit", "it cannot prepare a commit and forget it"))
             } else {
                 None
             };
@@ -74,85 +109,101 @@ impl SandboxManager {
         Ok(())
     }
 
-    fn commit_whole(
-        &self,
-        target: &Target,
-        workspace: &Workspace,
-        request: &CommitRequest,
-        operation: &Operation,
-    ) -> Result<TargetCommit> {
-        let committed = self.strategy_of(workspace).and_then(|s| s.commit(&workspace.sandbox_ref, request));
-        let result = committed
-            .or_else(|error| self.settle_failure(workspace, operation, error))
-            .map_err(in_workspace(&target.sandbox, workspace))?;
+    /// For a strategy without phases: what was looked at is what is committed, or nothing is.
+    fn commit_at_once(&self, task: &Undertaking<'_>, workspace: &Workspace) -> Result<TargetCommit> {
+        let committed = self.checked_digest(task, workspace).and_then(|digest| {
+            let request = CommitRequest { digest: Some(digest), ..task.request.clone() };
+            self.strategy_of(workspace)?.commit(&workspace.sandbox_ref, &request)
+        });
+        let committed = committed.map_err(in_workspace(&task.target.sandbox, workspace));
+        let result = committed.map_err(|error| self.log_failure(&task.operation, error))?;
         let digest = result.digest.clone();
-        self.end_commit(operation, digest, vec![(workspace.name.clone(), result)])
+        self.end_commit(&task.operation, digest, vec![(workspace.name.clone(), result)])
     }
 
-    /// A commit that failed past its commit point (a full disk while the journal was applied) is rolled forward at once;
-    /// where even that fails, the operation stays `running`, and the next command's recovery tries again.
-    fn settle_failure(
-        &self,
-        workspace: &Workspace,
-        operation: &Operation,
-        error: Error,
-    ) -> Result<CommitResult> {
-        if is_refusal(&error) || !self.capabilities_of(workspace)?.two_phase {
-            return Err(self.log_failure(operation, error));
-        }
-        match self.commit_phase(workspace, Phase::Finish) {
-            Ok(result) if did_something(&result) => Ok(result),
-            Ok(_) => Err(self.log_failure(operation, error)),
-            Err(_) => Err(error),
-        }
+    fn checked_digest(&self, task: &Undertaking<'_>, workspace: &Workspace) -> Result<String> {
+        let view = self.strategy_of(workspace)?.diff(&workspace.sandbox_ref)?;
+        task.rules.check(view.entries.iter().map(|entry| (workspace.name.as_str(), entry)))?;
+        Ok(task.request.digest.clone().unwrap_or(view.digest))
     }
 
-    fn commit_several(
-        &self,
-        target: &Target,
-        request: &CommitRequest,
-        mut operation: Operation,
-    ) -> Result<TargetCommit> {
-        let prepared = match self.prepare_all(target, request) {
+    fn commit_prepared(&self, mut task: Undertaking<'_>) -> Result<TargetCommit> {
+        let prepared = match self.prepare_all(&task) {
             Ok(prepared) => prepared,
-            Err(error) => return Err(self.abort_all(target, &operation, error)),
+            Err(error) => return Err(self.abort_all(&task, error)),
         };
-        let digests: Vec<_> =
-            prepared.iter().map(|(name, result)| (name.clone(), result.digest.clone())).collect();
-        let digest = combined_digest(&digests);
-        operation.details["digest"] = json!(digest);
-        if let Err(error) = self.last_check(request, &digest) {
-            return Err(self.abort_all(target, &operation, error));
+        let digest = digest_of(&prepared);
+        if let Err(error) = self.last_check(&task, &prepared, &digest) {
+            return Err(self.abort_all(&task, error));
         }
-        if let Err(error) = self.store.decide(&operation.id, &operation.details) {
-            return Err(self.undecide(target, &operation, error));
+        if task.dry_run {
+            return self.forget_all(&task, digest, prepared);
         }
-        let finished = self.finish_all(target)?;
+        let several = task.target.workspaces.len() > 1;
+        if several {
+            task.operation.details["digest"] = json!(digest);
+            if let Err(error) = self.store.decide(&task.operation.id, &task.operation.details) {
+                return Err(self.undecide(&task, error));
+            }
+        }
+        let finished = match self.finish_all(&task.target) {
+            Err(error) if !several => self.settle_failure(&task, error)?,
+            finished => finished?,
+        };
         let results = prepared.into_iter().zip(finished).map(|((name, p), (_, f))| (name, joined(p, f)));
-        self.end_commit(&operation, digest, results.collect())
+        self.end_commit(&task.operation, digest, results.collect())
     }
 
-    fn prepare_all(&self, target: &Target, request: &CommitRequest) -> Result<PerWorkspace<CommitResult>> {
-        let prepare = CommitRequest { phase: Phase::Prepare, digest: None, ..request.clone() };
-        super::content::per_workspace(target, |workspace| {
+    fn prepare_all(&self, task: &Undertaking<'_>) -> Result<PerWorkspace<CommitResult>> {
+        let prepare = CommitRequest { phase: Phase::Prepare, digest: None, ..task.request.clone() };
+        super::content::per_workspace(&task.target, |workspace| {
             self.parts.cancel.check()?;
             self.strategy_of(workspace)?.commit(&workspace.sandbox_ref, &prepare)
         })
     }
 
     /// The last point at which anything can still be refused.
-    fn last_check(&self, request: &CommitRequest, digest: &str) -> Result<()> {
-        if let Some(expected) = request.digest.as_deref().filter(|expected| *expected != digest) {
+    fn last_check(
+        &self,
+        task: &Undertaking<'_>,
+        prepared: &PerWorkspace<CommitResult>,
+        digest: &str,
+    ) -> Result<()> {
+        if let Some(expected) = task.request.digest.as_deref().filter(|expected| *expected != digest) {
             return Err(Error::DigestMismatch { expected: expected.to_owned(), found: digest.to_owned() });
         }
+        task.rules.check(named_entries(prepared))?;
         self.parts.cancel.check()
+    }
+
+    /// The end of a dry run.
+    fn forget_all(
+        &self,
+        task: &Undertaking<'_>,
+        digest: String,
+        workspaces: PerWorkspace<CommitResult>,
+    ) -> Result<TargetCommit> {
+        self.abort_each(&task.target)?;
+        let mut end = commit_end(&task.operation, "aborted", &digest, &workspaces);
+        end.summary = format!("tried, not done: {}", end.summary);
+        self.store.end(&end)?;
+        Ok(TargetCommit { op_id: task.operation.id.clone(), digest, workspaces })
+    }
+
+    /// A workspace that failed to finish decides by itself whether it had begun: what had not is forgotten; what had is
+    /// tried once more, and where even that fails, the operation stays `running` and the next command's recovery tries again.
+    fn settle_failure(&self, task: &Undertaking<'_>, error: Error) -> Result<PerWorkspace<CommitResult>> {
+        match self.abort_each(&task.target) {
+            Ok(()) => Err(self.log_failure(&task.operation, error)),
+            Err(_) => self.finish_all(&task.target).map_err(|_| error),
+        }
     }
 
     /// After a write that failed, nobody knows what a crash would make of it. So nothing is aborted before the store has
     /// durably said that there was no decision; where it cannot, recovery finds out what it says and acts on that.
-    fn undecide(&self, target: &Target, operation: &Operation, error: Error) -> Error {
-        match self.store.undecide(&operation.id) {
-            Ok(()) => self.abort_all(target, operation, error),
+    fn undecide(&self, task: &Undertaking<'_>, error: Error) -> Error {
+        match self.store.undecide(&task.operation.id) {
+            Ok(()) => self.abort_all(task, error),
             Err(_) => error,
         }
     }
@@ -175,9 +226,9 @@ impl SandboxManager {
 
     /// Forgets what was prepared, last first (the one that failed to be prepared included: it may have got half way).
     /// Where that fails, the operation stays `running`, and recovery aborts again.
-    fn abort_all(&self, target: &Target, operation: &Operation, error: Error) -> Error {
-        if self.abort_each(target).is_ok() {
-            let end = OperationEnd { state: "aborted", ..failure(operation, &error) };
+    fn abort_all(&self, task: &Undertaking<'_>, error: Error) -> Error {
+        if self.abort_each(&task.target).is_ok() {
+            let end = OperationEnd { state: "aborted", ..failure(&task.operation, &error) };
             let _ = self.store.end(&end);
         }
         error
@@ -203,39 +254,64 @@ impl SandboxManager {
         digest: String,
         workspaces: PerWorkspace<CommitResult>,
     ) -> Result<TargetCommit> {
-        self.store.end(&commit_end(operation, "done", &digest, &workspaces))?;
+        self.end_logged(operation, &commit_end(operation, "done", &digest, &workspaces))?;
         Ok(TargetCommit { op_id: operation.id.clone(), digest, workspaces })
     }
+
+    /// Writes down how a commit or an undo ended. What an undo took back is marked in the same transaction.
+    pub(super) fn end_logged(&self, operation: &Operation, end: &OperationEnd) -> Result<()> {
+        match undone_by(operation) {
+            Some(undone) => self.store.end_undo(end, &undone),
+            None => self.store.end(end),
+        }
+    }
+}
+
+/// The operation that an undo takes back.
+pub(super) fn undone_by(operation: &Operation) -> Option<OpId> {
+    operation.details["undoes"].as_str().map(OpId::from_string)
+}
+
+/// The same target, its refs saying what a commit is logged as, and what it takes back.
+pub(super) fn logged_as(mut target: Target, operation: &OpId, undoes: Option<&OpId>) -> Target {
+    for workspace in &mut target.workspaces {
+        let plain = workspace.sandbox_ref.clone().for_operation(operation);
+        workspace.sandbox_ref = match undoes {
+            Some(undoes) => plain.undoing(undoes),
+            None => plain,
+        };
+    }
+    target
+}
+
+/// Who decides: one workspace by itself, several together.
+pub(super) fn mode_of(target: &Target) -> &'static str {
+    if target.workspaces.len() == 1 { WHOLE } else { TWO_PHASE }
+}
+
+/// The names of a target's workspaces, for the log.
+pub(super) fn names(target: &Target) -> Value {
+    target.workspaces.iter().map(|w| w.name.as_str()).collect()
+}
+
+fn named_entries(results: &PerWorkspace<CommitResult>) -> impl Iterator<Item = (&str, &DiffEntry)> {
+    results.iter().flat_map(|(name, result)| result.entries.iter().map(move |entry| (name.as_str(), entry)))
+}
+
+fn digest_of(results: &PerWorkspace<CommitResult>) -> String {
+    let digests: Vec<_> =
+        results.iter().map(|(name, result)| (name.clone(), result.digest.clone())).collect();
+    combined_digest(&digests)
 }
 
 fn check_request(target: &Target, request: &CommitRequest) -> Result<()> {
     paths_need_one_workspace(target, &request.paths)?;
-    if request.phase != Phase::Whole {
-        return Err(Error::usage(
-            "the phases of a commit are the coordinator's business; ask for a whole one",
-        ));
-    }
-    if request.hunks.is_empty() {
+    let hunks: Vec<_> = request.hunks.iter().map(|h| h.path.clone()).collect();
+    paths_need_one_workspace(target, &hunks)?;
+    if request.phase == Phase::Whole {
         return Ok(());
     }
-    let strategy = target.workspaces.first().map(|w| w.sandbox_ref.strategy_name.clone()).unwrap_or_default();
-    let reason = "hunks cannot be selected yet; commit whole files".to_owned();
-    Err(Error::Unsupported { strategy, what: "commit chosen hunks", reason })
-}
-
-/// Whether an error is a "no" from before the commit point, after which there is nothing to roll forward.
-fn is_refusal(error: &Error) -> bool {
-    matches!(
-        error.root(),
-        Error::Busy { .. }
-            | Error::Cancelled
-            | Error::Conflict { .. }
-            | Error::DigestMismatch { .. }
-            | Error::Refused { .. }
-            | Error::RulesFailed { .. }
-            | Error::Uncommittable { .. }
-            | Error::Unsupported { .. }
-    )
+    Err(Error::usage("the phases of a commit are the coordinator's business; ask for a whole one"))
 }
 
 /// Whether finishing found anything to finish.
@@ -250,54 +326,6 @@ fn joined(prepared: CommitResult, finished: CommitResult) -> CommitResult {
         finished.notices.into_iter().filter(|notice| !result.notices.contains(notice)).collect();
     result.notices.extend(more);
     result.conflicts.extend(finished.conflicts);
+    result.undo_bytes = finished.undo_bytes;
     result
-}
-
-/// How a commit that did something is written down.
-pub(super) fn commit_end(
-    operation: &Operation,
-    state: &'static str,
-    digest: &str,
-    results: &PerWorkspace<CommitResult>,
-) -> OperationEnd {
-    let mut details = operation.details.clone();
-    details["digest"] = json!(digest);
-    details["counts"] = counts(results);
-    details["paths"] = paths(results);
-    details["notices"] = each(results, |result| &result.notices);
-    details["conflicts"] = each(results, |result| &result.conflicts);
-    let entries = results.iter().map(|(_, result)| result.entries.len()).sum();
-    let summary = format!("{} committed", counted(entries, "path"));
-    OperationEnd { id: operation.id.clone(), state, summary, details }
-}
-
-fn all_entries(results: &PerWorkspace<CommitResult>) -> impl Iterator<Item = (&String, &DiffEntry)> {
-    results.iter().flat_map(|(name, result)| result.entries.iter().map(move |entry| (name, entry)))
-}
-
-fn counts(results: &PerWorkspace<CommitResult>) -> Value {
-    let kinds = [
-        DiffKind::Created,
-        DiffKind::Modified,
-        DiffKind::Deleted,
-        DiffKind::Renamed,
-        DiffKind::Metadata,
-        DiffKind::Type,
-    ];
-    let of = |kind: DiffKind| all_entries(results).filter(|(_, entry)| entry.kind == kind).count();
-    let name = |kind: DiffKind| json!(kind).as_str().unwrap_or_default().to_owned();
-    kinds.iter().filter(|kind| of(**kind) > 0).map(|kind| (name(*kind), json!(of(*kind)))).collect()
-}
-
-fn paths(results: &PerWorkspace<CommitResult>) -> Value {
-    let line = |(name, entry): (&String, &DiffEntry)| json!({"workspace": name, "path": entry.path, "kind": entry.kind});
-    all_entries(results).take(LOGGED_PATHS).map(line).collect()
-}
-
-fn each<T: serde::Serialize>(
-    results: &PerWorkspace<CommitResult>,
-    part: impl Fn(&CommitResult) -> &Vec<T>,
-) -> Value {
-    let lines = results.iter().flat_map(|(name, result)| part(result).iter().map(move |item| (name, item)));
-    lines.take(LOGGED_PATHS).map(|(name, item)| json!({"workspace": name, "about": item})).collect()
 }

@@ -9,7 +9,8 @@
 //! | `create.rs` | get or create a sandbox; undo of what was half made |
 //! | `select.rs` | from what a user typed to a sandbox and its workspaces |
 //! | `content.rs` | read, write, diff, rollback |
-//! | `commit.rs` | one workspace as a whole, several by prepare, decide, finish |
+//! | `commit.rs` | prepare, look, decide, finish; several workspaces as one |
+//! | `undo.rs` | commits taken back, and what an operation did |
 //! | `checkpoint.rs` | the [`CheckpointService`]: name, order, keep and prune |
 //! | `lifecycle.rs` | destroy, time to live, garbage |
 //! | `recover.rs` | what a killed process left |
@@ -19,6 +20,7 @@
 mod adopt;
 mod checkpoint;
 mod commit;
+mod commit_log;
 mod content;
 mod create;
 mod descriptor;
@@ -30,6 +32,7 @@ mod names;
 mod orphans;
 mod recover;
 mod select;
+mod undo;
 mod views;
 
 pub use checkpoint::CheckpointService;

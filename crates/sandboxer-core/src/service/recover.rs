@@ -6,15 +6,16 @@
 
 use serde_json::Value;
 
-use super::commit::{TWO_PHASE, commit_end, did_something};
+use super::commit::{TWO_PHASE, did_something, logged_as, undone_by};
+use super::commit_log::commit_end;
 use super::content::combined_digest;
 use super::lifecycle::end_with_sandbox;
 use super::lock::SandboxLock;
 use super::manager::{SandboxManager, counted, explain};
 use super::{GcReport, Operation, PerWorkspace, Recovered, Sandbox, SandboxState, Target};
-use crate::Result;
 use crate::model::{CommitResult, Conflict, SandboxId};
 use crate::store::OperationEnd;
+use crate::{Error, Result};
 
 impl SandboxManager {
     /// Puts right what killed processes left, and tells what it did. Cheap where there is nothing: call it first in
@@ -88,7 +89,7 @@ impl SandboxManager {
         let target = target_of(sandbox, operation);
         match (operation.kind.as_str(), operation.state.as_str()) {
             (_, "decided") => self.roll_forward(&target, operation),
-            ("commit", _) if operation.details["mode"] == TWO_PHASE => {
+            ("commit" | "undo", _) if operation.details["mode"] == TWO_PHASE => {
                 self.abort_each(&target)?;
                 self.end_quietly(
                     operation,
@@ -96,8 +97,14 @@ impl SandboxManager {
                     "interrupted before it was decided; nothing was committed",
                 )
             }
-            ("commit", _) if self.can_finish(&target)? => self.roll_forward(&target, operation),
-            ("commit", _) => self.end_quietly(operation, "aborted", "interrupted"),
+            ("commit" | "undo", _) if self.can_finish(&target)? => {
+                // What was only prepared was not yet looked at, and is forgotten; what was decided refuses to be.
+                match self.abort_each(&target) {
+                    Err(error) if !matches!(error.root(), Error::Refused { .. }) => Err(error),
+                    _ => self.roll_forward(&target, operation),
+                }
+            }
+            ("commit" | "undo", _) => self.end_quietly(operation, "aborted", "interrupted"),
             _ => self.end_quietly(operation, "failed", "interrupted"),
         }
     }
@@ -113,11 +120,11 @@ impl SandboxManager {
         if !decided && !results.iter().any(|(_, result)| did_something(result)) {
             return self.end_quietly(operation, "aborted", "interrupted; there was nothing left to finish");
         }
-        self.store.end(&recovered_end(operation, &results))?;
+        self.end_logged(operation, &recovered_end(operation, &results))?;
         let conflicts: Vec<Conflict> = results.into_iter().flat_map(|(_, result)| result.conflicts).collect();
         let message = match conflicts.len() {
-            0 => format!("finished commit {}", operation.id),
-            n => format!("finished commit {} but for {}", operation.id, counted(n, "conflict")),
+            0 => format!("finished {} {}", operation.kind, operation.id),
+            n => format!("finished {} {} but for {}", operation.kind, operation.id, counted(n, "conflict")),
         };
         Ok(Recovered { sandbox_id: operation.sandbox_id.clone(), message, conflicts, failed: false })
     }
@@ -148,7 +155,8 @@ fn target_of(sandbox: &Sandbox, operation: &Operation) -> Target {
     let names = operation.details["workspaces"].as_array().map(Vec::as_slice).unwrap_or_default();
     let is_meant = |name: &str| names.iter().any(|value| value == &Value::from(name));
     let workspaces = sandbox.workspaces.iter().filter(|w| is_meant(&w.name)).cloned().collect();
-    Target { sandbox: sandbox.clone(), workspaces }
+    let target = Target { sandbox: sandbox.clone(), workspaces };
+    logged_as(target, &operation.id, undone_by(operation).as_ref())
 }
 
 fn told(id: &SandboxId, message: String) -> Recovered {
@@ -167,6 +175,6 @@ fn recovered_end(operation: &Operation, results: &PerWorkspace<CommitResult>) ->
     let digest =
         operation.details["digest"].as_str().map_or_else(|| combined_digest(&digests), str::to_owned);
     let mut end = commit_end(operation, "recovered", &digest, results);
-    end.summary = format!("{} after an interruption", end.summary);
+    end.summary = format!("{} (after an interruption)", end.summary);
     end
 }

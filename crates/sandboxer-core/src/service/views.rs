@@ -188,6 +188,17 @@ pub struct TargetCommit {
     pub workspaces: Vec<(String, CommitResult)>,
 }
 
+/// What taking a commit back did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Undone {
+    /// In which sandbox.
+    pub sandbox: Sandbox,
+    /// What was taken back.
+    pub operation: Operation,
+    /// What that changed in the original, under an operation of its own.
+    pub commit: TargetCommit,
+}
+
 /// Results of several workspaces, by name.
 pub type PerWorkspace<T> = Vec<(String, T)>;
 
@@ -217,9 +228,9 @@ pub struct Operation {
     pub id: OpId,
     /// The sandbox.
     pub sandbox_id: SandboxId,
-    /// `create`, `commit`, `rollback`, `checkpoint`, `restore`, `write`, `destroy`, `recover`.
+    /// `create`, `commit`, `undo`, `rollback`, `checkpoint`, `restore`, `write`, `park`, `unpark`, `destroy`, `drop`.
     pub kind: String,
-    /// `running`, `decided`, `done`, `failed`, `aborted`, `recovered`.
+    /// `running`, `decided`, `done`, `failed`, `aborted`, `recovered`, `undone`.
     pub state: String,
     /// When it began.
     pub started_at: Timestamp,

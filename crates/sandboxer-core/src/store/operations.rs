@@ -58,6 +58,43 @@ impl Store {
         self.write("log an operation", |t| end(t, operation))
     }
 
+    /// Writes down how an undo ended, and that what it took back is taken back (or, if that was an undo itself, that what it
+    /// had taken back is there again).
+    pub fn end_undo(&self, operation: &OperationEnd, undone: &OpId) -> Result<()> {
+        self.write("log an operation", |t| {
+            end(t, operation)?;
+            let sql = "UPDATE operations SET state = 'done' WHERE id =
+                       (SELECT details ->> 'undoes' FROM operations WHERE id = ?1)";
+            t.prepare_cached(sql)?.execute([undone.as_str()])?;
+            let sql = "UPDATE operations SET state = 'undone' WHERE id = ?1";
+            t.prepare_cached(sql)?.execute([undone.as_str()]).map(drop)
+        })
+    }
+
+    /// The operations whose id begins with `prefix`, oldest first; no more than `limit`.
+    pub fn operations_called(&self, prefix: &str, limit: usize) -> Result<Vec<Operation>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let condition = "WHERE substr(id, 1, length(?1)) = ?1 ORDER BY seq LIMIT ?2";
+        self.read("read the log", |c| select(c, condition, params![prefix, limit]))
+    }
+
+    /// The newest commit that can still be taken back: of one sandbox, or of any.
+    pub fn last_commit(&self, sandbox: Option<&SandboxId>) -> Result<Option<Operation>> {
+        let condition = "WHERE kind = 'commit' AND state IN ('done', 'recovered')
+                         AND (?1 IS NULL OR sandbox_id = ?1) AND json_array_length(details, '$.paths') > 0
+                         ORDER BY seq DESC LIMIT 1";
+        let found =
+            self.read("read the log", |c| select(c, condition, params![sandbox.map(SandboxId::as_str)]))?;
+        Ok(found.into_iter().next())
+    }
+
+    /// Commits and undos that ended after `operation`, oldest first.
+    pub fn commits_since(&self, operation: &OpId) -> Result<Vec<Operation>> {
+        let condition = "WHERE kind IN ('commit', 'undo') AND state IN ('done', 'recovered')
+                         AND seq > (SELECT seq FROM operations WHERE id = ?1) ORDER BY seq";
+        self.read("read the log", |c| select(c, condition, [operation.as_str()]))
+    }
+
     /// Writes down how several operations ended, in one.
     pub fn end_all(&self, operations: &[OperationEnd]) -> Result<()> {
         self.write("log operations", |t| operations.iter().try_for_each(|operation| end(t, operation)))

@@ -6,6 +6,7 @@
 
 mod apply;
 mod check;
+mod history;
 mod journal;
 mod prepare;
 mod privileges;
@@ -114,6 +115,9 @@ pub fn finish(
     refresh_links(&base, &journal, original, &mut edits)?;
     let unsettled = settle::settle(&journal, original, copy, &mut edits)?;
     let record = undo::record(&journal, &outcome, &edits, shelved, files)?;
+    if let (Some(record), Some(operation)) = (&record, &journal.operation) {
+        history::write(record, original, &undo::place_of(files, operation)?);
+    }
     // A program has written to the copy since: its base stays what it was, and the next commit finds the conflict again.
     unsettled.iter().for_each(|path| drop(edits.remove(path)));
     base.rewrite(edits)?;

@@ -1,7 +1,7 @@
 //! The coordinator: one workspace whole, several by prepare, decide, finish.
 
 use super::*;
-use crate::model::{CommitRequest, HunkSelection, Phase};
+use crate::model::{CommitRequest, HunkSelection, OnConflict, Phase};
 use crate::policy::Policy;
 
 fn commits(world: &World) -> Vec<String> {
@@ -24,7 +24,7 @@ fn one_workspace_is_committed_whole_with_its_own_digest() {
     assert_eq!(world.content("proj"), "new");
     let operation = &manager.log(None, 1).unwrap()[0];
     assert_eq!((operation.id.clone(), operation.state.as_str()), (done.op_id, "done"));
-    assert_eq!(operation.summary, "1 path committed");
+    assert_eq!(operation.summary, "1 path committed: 1 modified");
     assert!(operation.finished_at.is_some());
     assert_eq!(operation.details["message"], "why");
     assert_eq!(operation.details["digest"], digest.as_str());
@@ -47,8 +47,9 @@ fn what_was_not_reviewed_is_not_committed() {
         Err(Error::DigestMismatch { .. })
     ));
     assert_eq!(world.content("proj"), "old");
-    assert_eq!(last(&manager, "commit").0, "failed");
-    assert_eq!(commits(&world), ["commit.whole proj"], "a refusal leaves nothing to roll forward");
+    assert_eq!(last(&manager, "commit").0, "aborted");
+    let calls = commits(&world);
+    assert!(!calls.iter().any(|c| c.starts_with("commit.finish")), "{calls:?}");
 }
 
 #[test]
@@ -76,10 +77,12 @@ fn a_failure_before_the_commit_point_is_just_a_failure() {
     let world = World::new();
     let (manager, target) = world.one();
     change_all(&manager, &target);
-    world.script.at("commit.staged", Fault::Fail);
-    manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap_err();
-    assert_eq!(last(&manager, "commit").0, "failed");
-    assert_eq!(world.content("proj"), "old");
+    for (point, state) in [("commit.prepared", "aborted"), ("commit.finish", "failed")] {
+        world.script.at(point, Fault::Fail);
+        manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap_err();
+        assert_eq!(last(&manager, "commit").0, state);
+        assert_eq!(world.content("proj"), "old");
+    }
     manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap();
     assert_eq!(world.content("proj"), "new");
 }
@@ -106,9 +109,16 @@ fn requests_that_cannot_be_met_touch_nothing() {
     assert!(matches!(manager.commit(&target, &phase, &CommitRules::default()), Err(Error::Usage { .. })));
     let hunks = vec![HunkSelection { path: path("a"), patch: b"@@ -1 +1 @@\n-a\n+b\n".to_vec() }];
     let hunks = CommitRequest { hunks, ..CommitRequest::default() };
+    assert!(matches!(manager.commit(&target, &hunks, &CommitRules::default()), Err(Error::Usage { .. })));
+    let (manager, target) = world.one();
     assert!(matches!(
         manager.commit(&target, &hunks, &CommitRules::default()),
         Err(Error::Unsupported { what: "commit chosen hunks", .. })
+    ));
+    let merge = CommitRequest { on_conflict: OnConflict::Merge, ..CommitRequest::default() };
+    assert!(matches!(
+        manager.commit(&target, &merge, &CommitRules::default()),
+        Err(Error::Unsupported { what: "resolve conflicts", .. })
     ));
     assert_eq!(commits(&world), [""; 0]);
 }
@@ -152,7 +162,7 @@ fn several_are_prepared_then_finished_in_order() {
     let phases: Vec<_> =
         commits(&world).into_iter().filter(|c| !c.contains("ed ") && !c.contains("apply")).collect();
     assert_eq!(phases, ["commit.prepare x", "commit.prepare y", "commit.finish x", "commit.finish y"]);
-    assert_eq!(last(&manager, "commit"), ("done".into(), "2 paths committed".into()));
+    assert_eq!(last(&manager, "commit"), ("done".into(), "2 paths committed: 2 modified".into()));
 }
 
 #[test]
@@ -284,7 +294,7 @@ fn a_whole_commit_that_cannot_be_rolled_forward_now_is_later() {
     assert_eq!(world.content("proj"), "new");
     assert_eq!(
         last(&manager, "commit"),
-        ("recovered".into(), "1 path committed after an interruption".into())
+        ("recovered".into(), "1 path committed: 1 modified (after an interruption)".into())
     );
 }
 
@@ -346,4 +356,18 @@ fn a_decision_that_was_withdrawn_is_aborted() {
     assert!(matches!(error, Error::Store { step: "record the decision", .. }), "{error}");
     assert_eq!(last(&manager, "commit").0, "aborted");
     assert_eq!((world.content("x"), world.content("y")), ("old".into(), "old".into()));
+}
+
+#[test]
+fn a_dry_run_goes_as_far_as_the_last_check_and_changes_nothing() {
+    let world = World::new();
+    let (manager, target) = world.two();
+    change_all(&manager, &target);
+    let tried = manager.try_commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap();
+    assert_eq!(tried.digest, manager.diff(&target, &[]).unwrap().digest);
+    assert_eq!((world.content("x"), world.content("y")), ("old".into(), "old".into()));
+    let expected = ("aborted".into(), "tried, not done: 2 paths committed: 2 modified".into());
+    assert_eq!(last(&manager, "commit"), expected);
+    let done = manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap();
+    assert_eq!(done.digest, tried.digest);
 }

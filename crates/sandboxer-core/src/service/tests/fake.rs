@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::contract::{Capabilities, SandboxStrategy};
 use crate::model::{
     Change, CheckpointId, CommitRequest, CommitResult, Conflict, DiffEntry, DiffKind, DiffView, Node,
-    NodeType, Phase, PlanId, RelPath, Resource, RollbackResult, SandboxRef,
+    NodeType, OpId, Phase, PlanId, RelPath, Resource, RollbackResult, SandboxRef,
 };
 use crate::registry::{StrategyEntry, StrategyOptions, StrategyRegistry};
 use crate::{Error, Result};
@@ -95,6 +95,7 @@ pub fn registry(script: &Arc<Script>) -> StrategyRegistry {
         select_paths: true,
         scoped_rollback: true,
         checkpoints: true,
+        undo: true,
         ..Capabilities::default()
     };
     for name in ["copy_on_write", "filesystem_copy"] {
@@ -154,6 +155,11 @@ impl Places {
     fn journal(&self) -> PathBuf {
         self.dir.join("journal")
     }
+
+    /// What takes the operation back: the resource as it was before.
+    fn undo(&self, operation: &OpId) -> PathBuf {
+        self.dir.join(format!("undo-{operation}"))
+    }
 }
 
 impl Fake {
@@ -190,23 +196,50 @@ impl Fake {
         if conflicts.is_empty() { Ok(()) } else { Err(Error::Conflict { conflicts }) }
     }
 
-    fn prepare(&self, places: &Places, request: &CommitRequest) -> Result<CommitResult> {
-        let view = self.entries(places).select(&request.paths);
-        self.check(places, &view, request)?;
+    fn prepare(
+        &self,
+        sandbox: &SandboxRef,
+        places: &Places,
+        request: &CommitRequest,
+    ) -> Result<CommitResult> {
+        let (mut view, mut from) = (self.entries(places).select(&request.paths), places.tree());
+        match sandbox.undo() {
+            Some(undone) => {
+                from = places.undo(&undone);
+                let record =
+                    fs::read(from.join(".result")).map_err(|_| Error::refused("it is no longer kept"))?;
+                let result: CommitResult = serde_json::from_slice(&record).unwrap();
+                view = DiffView::new(result.entries);
+                let (base, now) = (read_tree(&places.base()), read_tree(&places.resource));
+                if let Some(moved) = view.entries.iter().find(|e| base.get(&e.path) != now.get(&e.path)) {
+                    return Err(Error::Conflict {
+                        conflicts: vec![Conflict::new(moved.path.clone(), "moved")],
+                    });
+                }
+            }
+            None => self.check(places, &view, request)?,
+        }
         let result = CommitResult { digest: view.digest, entries: view.entries, ..CommitResult::default() };
-        fs::write(places.stage(), serde_json::to_vec(&result).unwrap()).unwrap();
+        fs::write(places.stage(), serde_json::to_vec(&(&result, from)).unwrap()).unwrap();
         Ok(result)
     }
 
-    fn apply(&self, places: &Places) -> Result<CommitResult> {
-        let result: CommitResult = serde_json::from_slice(&fs::read(places.journal()).unwrap()).unwrap();
+    fn apply(&self, sandbox: &SandboxRef, places: &Places) -> Result<CommitResult> {
+        let staged: (CommitResult, PathBuf) =
+            serde_json::from_slice(&fs::read(places.journal()).unwrap()).unwrap();
+        let (mut result, from) = staged;
         self.pass("commit.apply", places)?;
+        let kept = sandbox.operation().map(|operation| places.undo(&operation));
+        if let Some(kept) = kept.as_ref().filter(|kept| !kept.exists()) {
+            copy_tree(&places.resource, kept);
+            result.undo_bytes = Some(7);
+            fs::write(kept.join(".result"), serde_json::to_vec(&result).unwrap()).unwrap();
+        }
         for entry in &result.entries {
             for root in [&places.resource, &places.base()] {
-                let to = root.join(entry.path.as_path());
-                match entry.kind {
-                    DiffKind::Deleted => drop(fs::remove_file(to)),
-                    _ => drop(fs::copy(places.tree().join(entry.path.as_path()), to).unwrap()),
+                let (from, to) = (from.join(entry.path.as_path()), root.join(entry.path.as_path()));
+                if fs::copy(from, &to).is_err() {
+                    fs::remove_file(to).unwrap();
                 }
             }
         }
@@ -216,16 +249,17 @@ impl Fake {
     }
 
     /// A published journal rolls forward; a stage that was prepared becomes one; a stage of a whole commit is discarded.
-    fn finish(&self, places: &Places) -> Result<CommitResult> {
+    fn finish(&self, sandbox: &SandboxRef, places: &Places) -> Result<CommitResult> {
         if places.dir.join("prepared").exists() {
             fs::rename(places.stage(), places.journal()).unwrap();
             fs::remove_file(places.dir.join("prepared")).unwrap();
         }
         if places.journal().exists() {
-            return self.apply(places);
+            return self.apply(sandbox, places);
         }
         let _ = fs::remove_file(places.stage());
-        Ok(CommitResult::default())
+        let done = sandbox.operation().and_then(|op| fs::read(places.undo(&op).join(".result")).ok());
+        Ok(done.map(|json| serde_json::from_slice(&json).unwrap()).unwrap_or_default())
     }
 }
 
@@ -288,24 +322,26 @@ impl SandboxStrategy for Fake {
         match request.phase {
             Phase::Whole => {
                 self.pass("commit.whole", &places)?;
-                let result = self.prepare(&places, request)?;
-                self.pass("commit.staged", &places)?;
+                let result = self.prepare(sandbox, &places, request)?;
                 fs::rename(places.stage(), places.journal()).unwrap();
-                self.apply(&places).map(|_| result)
+                self.apply(sandbox, &places).map(|_| result)
             }
             Phase::Prepare => {
                 self.pass("commit.prepare", &places)?;
-                let result = self.prepare(&places, request)?;
+                let result = self.prepare(sandbox, &places, request)?;
                 fs::write(places.dir.join("prepared"), "").unwrap();
                 self.pass("commit.prepared", &places)?;
                 Ok(result)
             }
             Phase::Finish => {
                 self.pass("commit.finish", &places)?;
-                self.finish(&places)
+                self.finish(sandbox, &places)
             }
             Phase::Abort => {
                 self.pass("commit.abort", &places)?;
+                if places.journal().exists() {
+                    return Err(Error::refused("it is decided"));
+                }
                 let _ = fs::remove_file(places.dir.join("prepared"));
                 let _ = fs::remove_file(places.stage());
                 Ok(CommitResult::default())

@@ -13,6 +13,7 @@ mod orphans;
 mod race;
 mod recover;
 mod select;
+mod undo;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -54,10 +54,11 @@ fn a_commit_that_died_after_the_decision_is_finished_even_if_recovery_dies_too()
 #[test]
 fn a_whole_commit_that_died_is_old_or_new() {
     let outcomes = [
-        ("commit.whole", "old", "aborted"),
-        ("commit.staged", "old", "aborted"),
+        ("commit.prepare", "old", "aborted"),
+        ("commit.prepared", "old", "aborted"),
+        ("commit.finish", "old", "aborted"),
         ("commit.apply", "new", "recovered"),
-        ("commit.applied", "new", "aborted"),
+        ("commit.applied", "new", "recovered"),
     ];
     for (point, content, state) in outcomes {
         let world = World::new();

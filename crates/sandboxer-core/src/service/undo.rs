@@ -1,0 +1,161 @@
+//! Taking commits back, and looking at what an operation did.
+//!
+//! An undo is a commit of the inverse: prepared, decided and finished by the same coordinator, logged as an operation of its
+//! own, and itself something that can be taken back.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::commit::{Undertaking, logged_as, mode_of, names};
+use super::manager::SandboxManager;
+use super::manager::new_operation;
+use super::{Operation, Sandbox, Target, Undone};
+use crate::model::{CommitRequest, Conflict, OpId, SandboxId};
+use crate::policy::CommitRules;
+use crate::{Error, Result};
+
+/// What begins every operation's id.
+const PREFIX: &str = "op_";
+/// Fewer characters than this name no operation.
+const SHORTEST: usize = 4;
+
+impl SandboxManager {
+    /// The operation that `text` names: an id or a unique beginning of one.
+    pub fn find_operation(&self, text: &str) -> Result<Operation> {
+        let rest = text.to_ascii_lowercase();
+        let rest = rest.strip_prefix(PREFIX).unwrap_or(&rest);
+        if rest.len() < SHORTEST {
+            return Err(Error::not_found("operation", text));
+        }
+        let mut found = self.store.operations_called(&format!("{PREFIX}{rest}"), 2)?;
+        match (found.pop(), found.is_empty()) {
+            (Some(only), true) => Ok(only),
+            (None, _) => Err(Error::not_found("operation", text)),
+            (Some(_), false) => Err(Error::Usage {
+                message: format!("{text:?} is the beginning of several operations' ids"),
+                hint: Some("give more of the id; `sandbox log` shows it".to_owned()),
+            }),
+        }
+    }
+
+    /// The newest commit that can be taken back: of one sandbox, or of any.
+    pub fn last_commit(&self, sandbox: Option<&Sandbox>) -> Result<Operation> {
+        let found = self.store.last_commit(sandbox.map(|s| &s.id))?;
+        found.ok_or_else(|| Error::NotFound {
+            what: "commit to take back",
+            name: sandbox.map_or("in any sandbox", |s| s.name.as_str()).to_owned(),
+            similar: Vec::new(),
+        })
+    }
+
+    /// Takes a commit back, where nothing has changed on top of it since; its changes are pending again.
+    pub fn undo(&self, operation: &Operation) -> Result<Undone> {
+        check_undoable(operation)?;
+        let target = self.target_of_operation(operation)?;
+        self.permit_on(&target, "undo")?;
+        let (_lock, target) = self.lock_open(&target)?;
+        // Somebody may have taken it back while we waited.
+        let operation = self.find_operation(operation.id.as_str())?;
+        check_undoable(&operation)?;
+        self.check_can_undo(&target)?;
+        let undone = &operation.id;
+        let details = json!({"mode": mode_of(&target), "workspaces": names(&target), "undoes": undone});
+        let task = Undertaking {
+            operation: new_operation(&target.sandbox.id, "undo", details),
+            target: target.clone(),
+            request: &CommitRequest::default(),
+            rules: &CommitRules { accept_flags: true, ..CommitRules::default() },
+            dry_run: false,
+        };
+        let id = task.operation.id.clone();
+        let task = Undertaking { target: logged_as(target.clone(), &id, Some(undone)), ..task };
+        let commit = self.undertake(task).map_err(|error| self.explain_conflicts(error, &operation))?;
+        Ok(Undone { sandbox: target.sandbox, operation, commit })
+    }
+
+    fn target_of_operation(&self, operation: &Operation) -> Result<Target> {
+        let sandbox = self.store.sandbox(&operation.sandbox_id)?;
+        let sandbox = sandbox.filter(|s| s.state.is_open()).ok_or_else(|| Error::Refused {
+            reason: format!("{} cannot be taken back: its sandbox is gone", operation.id),
+            hint: Some("change the files back by hand, or in a new sandbox".to_owned()),
+        })?;
+        let is_meant = |name: &str| {
+            let names = operation.details["workspaces"].as_array();
+            names.is_some_and(|names| names.iter().any(|n| n == name))
+        };
+        let workspaces = sandbox.workspaces.iter().filter(|w| is_meant(&w.name)).cloned().collect();
+        Ok(Target { sandbox, workspaces })
+    }
+
+    fn check_can_undo(&self, target: &Target) -> Result<()> {
+        for workspace in &target.workspaces {
+            if !self.capabilities_of(workspace)?.undo {
+                return Err(Error::Unsupported {
+                    strategy: workspace.sandbox_ref.strategy_name.clone(),
+                    what: "take a commit back",
+                    reason: "it does not keep what a commit replaces".to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Names the operation that changed a path on top, where the log knows one.
+    fn explain_conflicts(&self, error: Error, operation: &Operation) -> Error {
+        let later = self.store.commits_since(&operation.id).unwrap_or_default();
+        map_conflicts(error, &|mut conflict| {
+            if let Some(by) = later.iter().rev().find(|op| touches(op, &conflict)) {
+                conflict.reason = format!("{} (by {} {})", conflict.reason, by.kind, by.id);
+            }
+            conflict
+        })
+    }
+
+    /// Where the patch of an operation is kept, workspace by workspace, as far as it still is.
+    pub fn patches_of(&self, operation: &Operation) -> Result<Vec<(String, PathBuf)>> {
+        let Some(sandbox) = self.store.sandbox(&operation.sandbox_id)? else { return Ok(Vec::new()) };
+        let patch = |workspace: &super::Workspace| {
+            let history = workspace.sandbox_ref.text("history")?;
+            let path = PathBuf::from(history).join(operation.id.as_str()).join("patch");
+            path.is_file().then(|| (workspace.name.clone(), path))
+        };
+        Ok(sandbox.workspaces.iter().filter_map(patch).collect())
+    }
+
+    /// A sandbox by its id, also one that is gone.
+    pub fn sandbox_by_id(&self, id: &SandboxId) -> Result<Option<Sandbox>> {
+        self.store.sandbox(id)
+    }
+}
+
+fn check_undoable(operation: &Operation) -> Result<()> {
+    let id: &OpId = &operation.id;
+    let reason = match (operation.kind.as_str(), operation.state.as_str()) {
+        ("commit" | "undo", "done" | "recovered") => return Ok(()),
+        ("commit" | "undo", "undone") => format!("{id} is taken back already"),
+        ("commit" | "undo", "running" | "decided") => format!("{id} is still under way"),
+        ("commit" | "undo", _) => format!("{id} did nothing that could be taken back"),
+        (kind, _) => format!("{id} is a {kind}; only commits can be taken back"),
+    };
+    Err(Error::Refused { reason, hint: Some("`sandbox log` shows what was done".to_owned()) })
+}
+
+/// Whether an operation changed the path of a conflict.
+fn touches(operation: &Operation, conflict: &Conflict) -> bool {
+    let paths = operation.details["paths"].as_array();
+    let path = json!(conflict.path);
+    paths.is_some_and(|paths| paths.iter().any(|entry| entry["path"] == path))
+}
+
+fn map_conflicts(error: Error, change: &dyn Fn(Conflict) -> Conflict) -> Error {
+    match error {
+        Error::Conflict { conflicts } => {
+            Error::Conflict { conflicts: conflicts.into_iter().map(change).collect() }
+        }
+        Error::Workspace { workspace, source } => {
+            Error::Workspace { workspace, source: Box::new(map_conflicts(*source, change)) }
+        }
+        other => other,
+    }
+}
