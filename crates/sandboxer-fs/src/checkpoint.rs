@@ -14,6 +14,7 @@ use sandboxer_core::{Error, Result};
 
 use crate::copy::{self, Meta, Transfer};
 use crate::diff::Comparison;
+use crate::durable;
 use crate::hash::ContentHash;
 use crate::list;
 use crate::manifest::{self, Chunk, DirId, Entry, Manifest, ManifestWriter};
@@ -58,6 +59,12 @@ impl Checkpoints {
             let _ = self.sweep();
         }
         taken
+    }
+
+    /// Forgets the checkpoint `name`, with what it alone holds. It not being there is fine.
+    pub fn drop(&self, name: &str) -> Result<()> {
+        durable::remove(&self.path(name)?)?;
+        self.sweep()
     }
 
     /// Removes what no checkpoint holds: parts of one that could not be taken, contents of one that was replaced.

@@ -19,6 +19,7 @@ pub mod lock;
 pub mod manifest;
 pub mod merge;
 pub mod pack;
+pub mod park;
 pub mod patch;
 pub mod pool;
 mod remove;

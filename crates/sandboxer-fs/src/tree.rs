@@ -24,6 +24,7 @@ use crate::filter::{Filter, Patterns};
 use crate::lock::ResourceLock;
 use crate::manifest::Manifest;
 use crate::pack::PackWriter;
+use crate::park::{self, Assembly, Parked};
 use crate::pool;
 use crate::restore::{Restored, restore};
 use crate::rollback::FromOriginal;
@@ -300,6 +301,53 @@ impl Workspace {
         Ok(restored)
     }
 
+    /// Removes from the copy what can be had again from the original. Tells how many entries are work.
+    pub fn park(&self) -> Result<usize> {
+        let base = self.base()?;
+        let parked = park::park(&self.home, &self.comparison(&base))?;
+        Ok(parked.present.len() + parked.absent.len())
+    }
+
+    /// Puts the workspace at `home` together again from the original and what was parked. One that is not parked is
+    /// left as it is.
+    pub fn unpark(home: &Path, means: Means) -> Result<Self> {
+        let (fresh, old_tree) = park::places(home);
+        let (tree, done) = (home.join(TREE), fresh.join("done"));
+        let Some(parked) = Parked::load(home)? else { return Self::open(home, means) };
+        if !done.exists() {
+            crate::remove_tree(&fresh)?;
+            std::fs::create_dir(&fresh).map_err(|e| Error::io("create directory", &fresh, e))?;
+            let space = Self::open(home, means.clone())?;
+            let spec = Spec { keep_base: 0, ..space.spec.clone() };
+            let (renewed, _) = Self::create(&fresh, spec, means.clone())?;
+            park::lay_over(
+                &Assembly {
+                    parked: &space.copy,
+                    manifest: &space.base()?,
+                    fresh: &renewed.copy,
+                    fresh_manifest: &fresh.join(BASE),
+                },
+                &parked,
+            )?;
+            durable::write(&done, b"")?;
+        }
+        // From here on what is left to do is told by what is there.
+        if fresh.join(TREE).exists() {
+            if tree.exists() && !old_tree.exists() {
+                rename(&tree, &old_tree)?;
+            }
+            rename(&fresh.join(TREE), &tree)?;
+        }
+        if fresh.join(BASE).exists() {
+            rename(&fresh.join(BASE), &home.join(BASE))?;
+        }
+        durable::sync_dir(home)?;
+        park::forget(home)?;
+        crate::remove_tree(&old_tree)?;
+        crate::remove_tree(&fresh)?;
+        Self::open(home, means)
+    }
+
     fn checkpoints(&self) -> Checkpoints {
         Checkpoints::new(&self.home.join("checkpoints"))
     }
@@ -310,12 +358,21 @@ impl Workspace {
         self.checkpoints().take(name, &self.comparison(&base))
     }
 
+    /// Forgets a kept state, with what it alone holds.
+    pub fn drop_checkpoint(&self, name: &str) -> Result<()> {
+        self.checkpoints().drop(name)
+    }
+
     /// Brings a kept state back.
     pub fn restore(&self, name: &str) -> Result<Restored> {
         let kept = self.checkpoints().load(name)?;
         let mut source = self.checkpoints().source()?;
         restore(&self.comparison(&kept), &[], &mut source, &self.workshop()?)
     }
+}
+
+fn rename(from: &Path, to: &Path) -> Result<()> {
+    std::fs::rename(from, to).map_err(|e| Error::io("rename into place", to, e))
 }
 
 /// Opens a regular file; `None` where nothing is there. Links and pipes are refused, not followed.

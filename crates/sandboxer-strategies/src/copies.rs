@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use sandboxer_core::contract::{Capabilities, SandboxStrategy};
 use sandboxer_core::model::{
-    Change, CheckpointId, CommitRequest, CommitResult, DiffView, Phase, PlanId, RelPath, Resource,
+    Change, CheckpointId, CommitRequest, CommitResult, DiffView, Part, Phase, PlanId, RelPath, Resource,
     RollbackResult, SandboxRef,
 };
 use sandboxer_core::registry::{StrategyContext, StrategyOptions};
@@ -55,8 +55,8 @@ pub fn capabilities() -> Capabilities {
         scoped_rollback: true,
         checkpoints: true,
         undo: true,
+        parts: true,
         resource_types: ["fs-directory", "fs-file", "fs-mount"].map(str::to_owned).to_vec(),
-        ..Capabilities::default()
     }
 }
 
@@ -96,12 +96,26 @@ impl CopyStrategy {
         let new = NewWorkspace::create(&self.context.home, root, plan, resource)?;
         let (space, _) = Workspace::create(new.path(), spec, self.options.means(&self.context))?;
         let path = space.path();
-        let home = new.keep();
-        Ok(SandboxRef::new(plan.clone(), resource.id.clone(), name)
-            .with_path("path", &path)
-            .with_path("base", resource.path())
-            .with_path("history", &CommitFiles::new(&home).undo())
-            .with_path("dir", &home))
+        Ok(reference(plan, resource, name, &new.keep(), &path))
+    }
+
+    /// A part that is gone already, or whose workspace is, is as it should be.
+    fn clean_up_part(&self, sandbox: &SandboxRef, part: &Part) -> Result<()> {
+        if !home_of(sandbox)?.exists() {
+            return Ok(());
+        }
+        match part {
+            Part::Undo(operation) => {
+                sandboxer_fs::commit::forget_undo(&CommitFiles::new(&home_of(sandbox)?), operation)
+            }
+            Part::Checkpoint(id) => self.open(sandbox)?.drop_checkpoint(id.as_str()),
+            Part::Unchanged => self.open(sandbox)?.park().map(drop),
+        }
+    }
+
+    fn bring_back(&self, plan: &PlanId, resource: &Resource, home: &Path) -> Result<SandboxRef> {
+        let space = Workspace::unpark(home, self.options.means(&self.context))?;
+        Ok(reference(plan, resource, &self.name, home, &space.path()))
     }
 
     fn hold(&self, home: PathBuf, lock: ResourceLock) {
@@ -138,6 +152,14 @@ impl CopyStrategy {
         space.prepare(request, logged)?;
         space.finish(logged)
     }
+}
+
+fn reference(plan: &PlanId, resource: &Resource, name: &str, home: &Path, path: &Path) -> SandboxRef {
+    SandboxRef::new(plan.clone(), resource.id.clone(), name)
+        .with_path("path", path)
+        .with_path("base", resource.path())
+        .with_path("history", &CommitFiles::new(home).undo())
+        .with_path("dir", home)
 }
 
 fn logged_as(sandbox: &SandboxRef) -> Logged {
@@ -177,6 +199,9 @@ fn no_fallback(resource: &Resource) -> bool {
 
 impl SandboxStrategy for CopyStrategy {
     fn create(&self, plan_id: &PlanId, resource: &Resource) -> Result<SandboxRef> {
+        if let Some(parked) = resource.properties.get("parked").and_then(|v| v.as_str()) {
+            return self.bring_back(plan_id, resource, Path::new(parked));
+        }
         let patterns = self.options.patterns(resource);
         let plain = self.options.scratch.clone().unwrap_or_else(|| scratch::in_state(&self.context.home));
         let ours = [self.context.home.clone(), scratch::in_state(&self.context.home), plain.clone()];
@@ -250,6 +275,9 @@ impl SandboxStrategy for CopyStrategy {
 
     fn cleanup(&self, sandbox: &SandboxRef) -> Result<()> {
         let home = home_of(sandbox)?;
+        if let Some(part) = sandbox.part()? {
+            return self.clean_up_part(sandbox, &part);
+        }
         if home.exists() {
             // A stage on another filesystem goes with the workspace. A decided commit is finished first.
             match Workspace::open(&home, self.options.means(&self.context)) {

@@ -1,0 +1,265 @@
+//! Parking: a workspace without what can be had again from the original.
+//!
+//! To park, everything that is as it was in the base is removed from the copy; what stays is the work, and a list of it. To bring it back, the
+//! original is copied anew, beside what was parked, and the work is laid over that copy. Changed paths keep their record of
+//! the old base, so that an original that has moved on meanwhile is still found in conflict. Both can be interrupted at any point
+//! and begun again: the list is written first and removed last.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, AtFlags};
+use rustix::io::Errno;
+use sandboxer_core::model::{NodeType, RelPath};
+use sandboxer_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::clone::{dress_dir, link_below, make_link};
+use crate::copy::{Meta, Transfer, copy_file};
+use crate::diff::{Comparison, Differences};
+use crate::durable;
+use crate::manifest::{Edits, Entry, Manifest, ROOT};
+use crate::root::{Dir, Root};
+use crate::xattrs;
+
+const LIST: &str = "parked.json";
+
+/// What is parked: every path that differs from the base.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parked {
+    /// What is there, and differs.
+    pub present: BTreeSet<RelPath>,
+    /// What the base has, and the work does not.
+    pub absent: BTreeSet<RelPath>,
+}
+
+impl Parked {
+    fn of(differences: &Differences) -> Self {
+        let mut parked = Self::default();
+        for delta in &differences.deltas {
+            let path = delta.entry.path.clone();
+            parked.absent.extend(delta.entry.from.clone());
+            match delta.now {
+                Some(_) => parked.present.insert(path),
+                None => parked.absent.insert(path),
+            };
+        }
+        parked
+    }
+
+    /// What is parked in the workspace at `home`; `None` where nothing is.
+    pub fn load(home: &Path) -> Result<Option<Self>> {
+        let path = home.join(LIST);
+        match std::fs::read(&path) {
+            Ok(json) => {
+                serde_json::from_slice(&json).map(Some).map_err(|e| Error::corrupt(&path, e.to_string()))
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io("read", path, e)),
+        }
+    }
+
+    fn store(&self, home: &Path) -> Result<()> {
+        let path = home.join(LIST);
+        let json = serde_json::to_vec(self).map_err(|e| Error::corrupt(&path, e.to_string()))?;
+        durable::write(&path, &json)
+    }
+}
+
+/// Removes from the copy what is as it was in the base.
+pub fn park(home: &Path, comparison: &Comparison<'_>) -> Result<Parked> {
+    let parked = match Parked::load(home)? {
+        Some(begun) => begun,
+        None => {
+            let parked = Parked::of(&crate::diff::differences(comparison)?);
+            parked.store(home)?;
+            parked
+        }
+    };
+    let mut directories = Vec::new();
+    for (path, entry) in comparison.manifest.below(ROOT, None)? {
+        if parked.present.contains(&path) {
+            continue;
+        }
+        match entry.child {
+            Some(_) => directories.push(path),
+            None => remove_unchanged(comparison.copy, &path, &entry)?,
+        }
+    }
+    // Deepest first; one that holds work stays.
+    for path in directories.into_iter().rev() {
+        if let Ok(Some(parent)) = comparison.copy.find_parent(&path) {
+            let _ = fs::unlinkat(&parent, path.name(), AtFlags::REMOVEDIR);
+        }
+    }
+    Ok(parked)
+}
+
+/// What a program has written to since the list was made is work too: it stays where it is.
+fn remove_unchanged(copy: &Root, path: &RelPath, entry: &Entry) -> Result<()> {
+    let Ok(Some(parent)) = copy.find_parent(path) else { return Ok(()) };
+    let now = parent.stamp(path.name())?;
+    let same =
+        |base: &crate::stamp::Stamp| now.is_some_and(|now| base.same_inode(&now) && base.same_state(&now));
+    if !entry.copy.as_ref().is_some_and(same) {
+        return Ok(());
+    }
+    match fs::unlinkat(&parent, path.name(), AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT | Errno::ACCESS | Errno::PERM) => Ok(()),
+        Err(e) => Err(Error::io("remove", copy.shown(path), e)),
+    }
+}
+
+/// Where a parked workspace is put together again.
+pub struct Assembly<'a> {
+    /// The copy as it was parked.
+    pub parked: &'a Root,
+    /// The base's record as it was parked.
+    pub manifest: &'a Manifest,
+    /// A fresh copy of the original.
+    pub fresh: &'a Root,
+    /// The fresh copy's record.
+    pub fresh_manifest: &'a Path,
+}
+
+/// Lays the work over a fresh copy.
+pub fn lay_over(assembly: &Assembly<'_>, parked: &Parked) -> Result<()> {
+    let mut work = work_in(assembly.parked, assembly.manifest)?;
+    work.extend(parked.present.iter().cloned());
+    let fresh_base = Manifest::load(assembly.fresh_manifest)?;
+    let mut run = LayOver {
+        assembly,
+        fresh_base: &fresh_base,
+        edits: Edits::new(),
+        links: HashMap::new(),
+        dirs: BTreeMap::new(),
+    };
+    for path in &parked.absent {
+        // What the original has lost as well is no difference any more.
+        if assembly.fresh.stamp(path)?.is_some() {
+            crate::remove_below(assembly.fresh, path)?;
+            run.keep_record(path)?;
+        }
+    }
+    for path in &work {
+        run.lay(path)?;
+    }
+    run.dress()?;
+    fresh_base.rewrite(run.edits)
+}
+
+/// What is in the parked copy besides directories: all of it is work, also what came after the list was made.
+fn work_in(parked: &Root, manifest: &Manifest) -> Result<BTreeSet<RelPath>> {
+    let mut found = BTreeSet::new();
+    let mut waiting: Vec<Option<RelPath>> = vec![None];
+    while let Some(at) = waiting.pop() {
+        let dir = parked.dir(at.as_ref())?;
+        for listed in crate::list::sorted(&dir)? {
+            let path = crate::manifest::join(at.as_ref(), &listed.name)?;
+            if dir.stamp(&listed.name)?.is_some_and(|s| s.is_dir()) {
+                if manifest.find(&path)?.is_none() {
+                    found.insert(path.clone());
+                }
+                waiting.push(Some(path));
+            } else {
+                found.insert(path);
+            }
+        }
+    }
+    Ok(found)
+}
+
+struct LayOver<'a> {
+    assembly: &'a Assembly<'a>,
+    fresh_base: &'a Manifest,
+    edits: Edits,
+    /// The first name of each file with several, by its inode.
+    links: HashMap<u64, RelPath>,
+    /// Directories to be dressed when they are full.
+    dirs: BTreeMap<RelPath, Meta>,
+}
+
+impl LayOver<'_> {
+    /// The record of the old base stays, so that what the original has become is told from what it was.
+    fn keep_record(&mut self, path: &RelPath) -> Result<()> {
+        let old = self.assembly.manifest.find(path)?;
+        for above in std::iter::successors(path.parent(), RelPath::parent).filter(|_| old.is_some()) {
+            let known = self.edits.contains_key(&above) || self.fresh_base.find(&above)?.is_some();
+            if let (false, Some(entry)) = (known, self.assembly.manifest.find(&above)?) {
+                self.edits.insert(above, Some(Entry { child: None, ..entry }));
+            }
+        }
+        // A copy's stamp from before parking is nobody's any more.
+        let old = old.map(|entry| {
+            let never = entry.copy.map(|copy| crate::stamp::Stamp { ino: 0, ctime: 0, ..copy });
+            Entry { child: None, copy: never, ..entry }
+        });
+        self.edits.insert(path.clone(), old);
+        Ok(())
+    }
+
+    fn lay(&mut self, path: &RelPath) -> Result<()> {
+        let Some(from) = self.assembly.parked.find_parent(path)? else { return Ok(()) };
+        let Some(stamp) = from.stamp(path.name())? else { return Ok(()) };
+        let to = self.parent(path)?;
+        let there = to.stamp(path.name())?;
+        if there.is_some_and(|there| !(there.is_dir() && stamp.is_dir())) {
+            crate::remove_entry(&to, path.name())?;
+        }
+        match stamp.node_type() {
+            NodeType::Directory => self.lay_dir(path, &from, &to, there.is_some_and(|s| s.is_dir()))?,
+            NodeType::Symlink => drop(make_link(&to, path.name(), &from.read_link(path.name())?, &stamp)?),
+            NodeType::File => self.lay_file(path, &from, &to, &stamp)?,
+            // Pipes, sockets and devices are never committed, and nothing is lost with them.
+            _ => return Ok(()),
+        }
+        self.keep_record(path)
+    }
+
+    fn lay_dir(&mut self, path: &RelPath, from: &Dir, to: &Dir, exists: bool) -> Result<()> {
+        if !exists {
+            to.make_dir(path.name(), 0o700)?;
+        }
+        let dir = from.dir(path.name())?;
+        let attributes =
+            xattrs::read(&dir).map_err(|e| Error::io("read attributes of", dir.shown_self(), e))?;
+        self.dirs.insert(path.clone(), Meta::of(&dir.stamp_self()?, attributes));
+        Ok(())
+    }
+
+    fn lay_file(&mut self, path: &RelPath, from: &Dir, to: &Dir, stamp: &crate::stamp::Stamp) -> Result<()> {
+        if stamp.nlink > 1 {
+            if let Some(first) = self.links.get(&stamp.ino) {
+                return link_below(self.assembly.fresh, first, to, path.name());
+            }
+            self.links.insert(stamp.ino, path.clone());
+        }
+        copy_file((from, path.name()), (to, path.name()), Transfer::Prefer, &mut Vec::new()).map(drop)
+    }
+
+    /// The directory that holds `path` in the fresh copy; one that the original has lost is made again.
+    fn parent(&mut self, path: &RelPath) -> Result<Dir> {
+        let Some(parent) = path.parent() else { return self.assembly.fresh.as_dir() };
+        if self.assembly.fresh.stamp(&parent)?.is_none_or(|s| !s.is_dir()) {
+            crate::remove_below(self.assembly.fresh, &parent)?;
+        }
+        self.assembly.fresh.create_dirs(&parent, 0o755)
+    }
+
+    fn dress(&mut self) -> Result<()> {
+        for (path, meta) in std::mem::take(&mut self.dirs).into_iter().rev() {
+            dress_dir(&self.assembly.fresh.dir(Some(&path))?, &meta)?;
+        }
+        Ok(())
+    }
+}
+
+/// The list is gone: nothing is parked any more.
+pub fn forget(home: &Path) -> Result<()> {
+    durable::remove(&home.join(LIST))
+}
+
+/// Where a fresh copy is made, and where the parked one goes when it is done.
+pub fn places(home: &Path) -> (PathBuf, PathBuf) {
+    (home.join("fresh"), home.join("tree.parked"))
+}
