@@ -4,8 +4,10 @@
 mod common;
 
 use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
-use common::World;
+use common::{Ran, World};
 use serde_json::{Value, json};
 
 /// A sandbox `try` with a change in each of these files.
@@ -46,6 +48,39 @@ fn an_answer_that_nobody_gives_is_no() {
     let world = changed(&[".envrc"]);
     assert_eq!(world.run_with_input(&["commit", "try"], b"y\n").code, 5, "a pipe is not a person");
     assert!(!world.project().join(".envrc").exists());
+}
+
+/// Runs a command on a terminal of its own and types `answer`.
+fn on_a_terminal(world: &World, arguments: &str, answer: &str) -> Ran {
+    let mut command = Command::new("script");
+    world.furnish(&mut command);
+    let line = format!("'{}' {arguments}", common::SANDBOX);
+    command.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
+    Ran::of(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn a_person_decides_about_what_is_flagged() {
+    if Command::new("script").arg("--version").output().is_err() {
+        return sandboxer_testkit::skip("script(1) is not there to make a terminal");
+    }
+    let world = changed(&[".envrc", "hello.txt"]);
+    for answer in ["n\n", "\n"] {
+        let refused = on_a_terminal(&world, "commit try", answer);
+        assert_eq!(refused.code, 5, "{}", refused.stdout);
+        assert!(refused.stdout.contains(".envrc: runs by itself"), "{}", refused.stdout);
+        assert!(refused.stdout.contains("commit them all the same? [y/N]"), "{}", refused.stdout);
+    }
+    assert!(!world.project().join(".envrc").exists());
+    let other = on_a_terminal(&world, "commit try --if max-files=1", "y\n");
+    assert_eq!(other.code, 5, "a rule that was asked for is not waved through: {}", other.stdout);
+    assert!(!other.stdout.contains("[y/N]"), "{}", other.stdout);
+
+    let done = on_a_terminal(&world, "commit try", "y\n");
+    assert_eq!(done.code, 0, "{}", done.stdout);
+    assert!(world.project().join(".envrc").exists());
 }
 
 #[test]
@@ -134,6 +169,22 @@ fn a_policy_file_with_a_mistake_names_file_line_and_word() {
     assert_eq!(world.text("project/hello.txt"), "hello\nworld\n");
     world.file("project/p.yaml", "paths: [\"*.txt\"]\nmax_files: 3\n");
     world.ok(&["commit", "try", "--policy", "p.yaml"]);
+}
+
+#[test]
+fn the_configuration_adds_a_policy_that_always_holds() {
+    let world = changed(&["hello.txt", "src/main.rs"]);
+    world.file("policy.yaml", "paths: [\"src/**\"]\n");
+    let config = format!("commit:\n  policy: {}\n", world.path("policy.yaml").display());
+    world.file("user/.config/sandboxer/config.yaml", &config);
+    let error = world.json_error(&["commit", "try", "--accept-flags", "--if", "max-files=9"], 5);
+    assert_eq!(rules(&error), ["paths=src/**"]);
+    world.ok(&["commit", "try", "src"]);
+
+    world.file("project/sandboxer.yaml", &config);
+    world.file("user/.config/sandboxer/config.yaml", "");
+    let ran = world.run(&["run", "--commit", "--", "true"]);
+    assert!(ran.stderr.contains("commit.policy is not for an untrusted project to set"), "{}", ran.stderr);
 }
 
 #[test]

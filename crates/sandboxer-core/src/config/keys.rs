@@ -30,6 +30,7 @@ const fn key(name: &'static str, variable: Option<&'static str>, untrusted: bool
 /// All keys, by name.
 pub const KEYS: &[Key] = &[
     key("actor_type", Some("SANDBOXER_ACTOR_TYPE"), false),
+    key("commit.policy", Some("SANDBOXER_POLICY"), false),
     key("copy.exclude", Some("SANDBOXER_EXCLUDE"), true),
     key("copy.include", Some("SANDBOXER_INCLUDE"), false),
     key("copy.threads", Some("SANDBOXER_THREADS"), false),
@@ -55,6 +56,7 @@ pub(super) enum Setting {
     DefaultTtl(SignedDuration),
     LockWait(Duration),
     Scratch(PathBuf),
+    Policy(PathBuf),
     Include(Vec<String>),
     Exclude(Vec<String>),
     Threads(usize),
@@ -71,6 +73,7 @@ impl Setting {
             Self::DefaultTtl(_) => "sandbox.default_ttl",
             Self::LockWait(_) => "state.lock_wait",
             Self::Scratch(_) => "state.scratch",
+            Self::Policy(_) => "commit.policy",
             Self::Include(_) => "copy.include",
             Self::Exclude(_) => "copy.exclude",
             Self::Threads(_) => "copy.threads",
@@ -85,7 +88,8 @@ impl Setting {
             "sandbox.strategy" => Self::Strategy(word(text)?),
             "sandbox.default_ttl" => Self::DefaultTtl(parse_ttl(text)?),
             "state.lock_wait" => Self::LockWait(parse_duration(text)?.unsigned_abs()),
-            "state.scratch" => Self::Scratch(directory(text)?),
+            "state.scratch" => Self::Scratch(absolute(text)?),
+            "commit.policy" => Self::Policy(absolute(text)?),
             "copy.include" => Self::Include(patterns(text.split(':').map(str::to_owned))?),
             "copy.exclude" => Self::Exclude(patterns(text.split(':').map(str::to_owned))?),
             "copy.threads" => Self::Threads(threads(text.parse().map_err(|_| bad_threads(text))?)?),
@@ -100,8 +104,8 @@ impl Setting {
         })
     }
 
-    /// Puts the value where it belongs. Patterns to exclude add up over the layers, since leaving less out than
-    /// another layer asked for is never what was meant; everything else replaces what was there.
+    /// Puts the value where it belongs. Patterns to exclude and policies add up over the layers, since being laxer
+    /// than another layer asked for is never what was meant; everything else replaces what was there.
     pub(super) fn apply(self, settings: &mut Settings, origin: &str) {
         let key = self.key();
         match self {
@@ -111,7 +115,14 @@ impl Setting {
             Self::LockWait(wait) => settings.lock_wait = wait,
             Self::Scratch(directory) => settings.scratch = Some(directory),
             Self::Include(patterns) => settings.include = patterns,
-            Self::Exclude(patterns) => return add_excludes(settings, patterns, origin),
+            Self::Exclude(patterns) => {
+                add(&mut settings.exclude, patterns);
+                return also_decided(settings, key, origin);
+            }
+            Self::Policy(file) => {
+                add(&mut settings.policies, vec![file]);
+                return also_decided(settings, key, origin);
+            }
             Self::Threads(threads) => settings.threads = Some(threads),
             Self::ActorType(actor_type) => settings.actor_type = Some(actor_type),
             Self::Project(project) => settings.project = Some(project),
@@ -120,13 +131,16 @@ impl Setting {
     }
 }
 
-fn add_excludes(settings: &mut Settings, patterns: Vec<String>, origin: &str) {
-    for pattern in patterns {
-        if !settings.exclude.contains(&pattern) {
-            settings.exclude.push(pattern);
+fn add<T: PartialEq>(values: &mut Vec<T>, more: Vec<T>) {
+    for value in more {
+        if !values.contains(&value) {
+            values.push(value);
         }
     }
-    let decided = settings.origins.entry("copy.exclude".to_owned()).or_default();
+}
+
+fn also_decided(settings: &mut Settings, key: &str, origin: &str) {
+    let decided = settings.origins.entry(key.to_owned()).or_default();
     *decided = if decided.is_empty() || decided == "default" {
         origin.to_owned()
     } else {
@@ -142,7 +156,7 @@ pub(super) fn word(text: &str) -> Result<String> {
     Ok(text.to_owned())
 }
 
-pub(super) fn directory(text: &str) -> Result<PathBuf> {
+pub(super) fn absolute(text: &str) -> Result<PathBuf> {
     let path = PathBuf::from(text);
     if !path.is_absolute() || text.contains('\0') {
         let hint = "write the whole path; ~ and variables are not expanded";
@@ -206,6 +220,7 @@ mod tests {
             ("sandbox.default_ttl", "2h"),
             ("state.lock_wait", "0s"),
             ("state.scratch", "/var/scratch"),
+            ("commit.policy", "/etc/policy.yaml"),
             ("copy.include", "src/**:docs/**"),
             ("copy.exclude", "target"),
             ("copy.threads", "4"),
@@ -239,6 +254,7 @@ mod tests {
             ("state.lock_wait", "-1s"),
             ("state.scratch", "~/scratch"),
             ("state.scratch", "relative"),
+            ("commit.policy", "policy.yaml"),
             ("copy.threads", "0"),
             ("copy.threads", "257"),
             ("copy.threads", "many"),
@@ -281,5 +297,14 @@ mod tests {
         Setting::Exclude(vec!["target".into(), ".env".into()]).apply(&mut settings, "flag");
         assert_eq!(settings.exclude, [".env", "target"]);
         assert_eq!(settings.origin("copy.exclude"), "user file u and flag");
+    }
+
+    #[test]
+    fn a_layer_adds_a_policy_and_takes_none_away() {
+        let mut settings = Settings::default();
+        Setting::Policy("/u.yaml".into()).apply(&mut settings, "user file u");
+        Setting::Policy("/e.yaml".into()).apply(&mut settings, "environment SANDBOXER_POLICY");
+        assert_eq!(settings.policies, [PathBuf::from("/u.yaml"), PathBuf::from("/e.yaml")]);
+        assert_eq!(settings.origin("commit.policy"), "user file u and environment SANDBOXER_POLICY");
     }
 }

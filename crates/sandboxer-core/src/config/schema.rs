@@ -24,6 +24,7 @@ struct Document {
     sandbox: Option<SandboxSection>,
     state: Option<StateSection>,
     copy: Option<CopySection>,
+    commit: Option<CommitSection>,
     actor_type: Option<Spanned<String>>,
     project: Option<Spanned<String>>,
 }
@@ -51,6 +52,12 @@ struct CopySection {
     threads: Option<Spanned<u64>>,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct CommitSection {
+    policy: Option<Spanned<String>>,
+}
+
 /// Everything that `text`, the content of `file`, sets.
 pub(super) fn parse(text: &str, file: &Path) -> Result<Vec<Entry>> {
     let document = yaml::parse::<Document>(text, file).map_err(|error| keyed(error, text))?;
@@ -71,6 +78,7 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<Vec<Entry>> {
     entries
         .add("copy.exclude", copy.exclude, |list| Ok(Setting::Exclude(keys::patterns(list.into_iter())?)))?;
     entries.add("copy.threads", copy.threads, |count| Ok(Setting::Threads(keys::threads(count)?)))?;
+    entries.text("commit.policy", document.commit.unwrap_or_default().policy)?;
     entries.text("actor_type", document.actor_type)?;
     entries.text("project", document.project)?;
     Ok(entries.found)
@@ -173,6 +181,8 @@ copy:
   exclude:
     - target
   threads: 4
+commit:
+  policy: /etc/policy.yaml
 actor_type: agt
 project: shop
 ";

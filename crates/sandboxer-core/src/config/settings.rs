@@ -56,6 +56,8 @@ pub struct Settings {
     pub threads: Option<usize>,
     /// `state.scratch`: where workspaces are kept, instead of the choice by filesystem.
     pub scratch: Option<PathBuf>,
+    /// `commit.policy`: policy files that every commit is held to.
+    pub policies: Vec<PathBuf>,
     /// `actor_type`: who asks, `adm`, `agt` or `atm`.
     pub actor_type: Option<String>,
     /// `project`: the calling project's id.
@@ -78,6 +80,7 @@ impl Default for Settings {
             exclude: Vec::new(),
             threads: None,
             scratch: None,
+            policies: Vec::new(),
             actor_type: None,
             project: None,
             origins: KEYS.iter().map(|key| (key.name.to_owned(), "default".to_owned())).collect(),

@@ -37,8 +37,8 @@ pub struct RuleArgs {
 
 impl RuleArgs {
     /// The rules as typed, after those that the configuration always adds.
-    pub fn read(&self, _settings: &Settings) -> Result<CommitRules, CliError> {
-        let files = self.policy.iter().map(|file| Policy::load(file));
+    pub fn read(&self, settings: &Settings) -> Result<CommitRules, CliError> {
+        let files = settings.policies.iter().chain(&self.policy).map(|file| Policy::load(file));
         let typed = self.conditions.iter().map(|text| Policy::parse(text).map_err(in_if));
         let policies = files.chain(typed).collect::<Result<_, Error>>()?;
         Ok(CommitRules { accept_flags: self.accept_flags, policies, ..CommitRules::default() })

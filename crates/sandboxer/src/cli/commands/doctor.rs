@@ -243,6 +243,9 @@ fn value_of(settings: &Settings, key: &str) -> Option<String> {
     let list = |items: &[String]| (!items.is_empty()).then(|| items.join(":"));
     match key {
         "actor_type" => settings.actor_type.clone(),
+        "commit.policy" => {
+            list(&settings.policies.iter().map(|file| file.display().to_string()).collect::<Vec<_>>())
+        }
         "copy.exclude" => list(&settings.exclude),
         "copy.include" => list(&settings.include),
         "copy.threads" => settings.threads.map(|n| n.to_string()),
@@ -304,6 +307,7 @@ mod tests {
             sandbox_strategy: Some("none".into()),
             default_ttl: Some(jiff::SignedDuration::from_secs(7200)),
             scratch: Some("/s".into()),
+            policies: vec!["/p.yaml".into()],
             ..Settings::default()
         };
         let missing: Vec<&str> =
