@@ -11,7 +11,7 @@ use sandboxer_fs::content::Sides;
 use sandboxer_fs::patch::{self, Hunk, render_entry};
 
 use super::edit::{read_back, text_for_editor};
-use super::offer::{BINARY, Offer, Part, offers};
+use super::offer::{BINARY, Offer, Part, offers, taken_along};
 use super::{Chosen, FileHunks, Purpose, Texts};
 use crate::cli::diffs;
 use crate::cli::error::CliError;
@@ -90,9 +90,7 @@ impl<'a, C: Console> Selector<'a, C> {
 
     /// What a whole entry is about: its content, if that is text, or what else comes with it.
     fn show_whole(&mut self, entry: &DiffEntry, all: &[DiffEntry]) -> Result<(), CliError> {
-        let path = std::slice::from_ref(&entry.path);
-        let below: Vec<&DiffEntry> =
-            all.iter().filter(|e| e.path != entry.path && e.is_selected(path)).collect();
+        let below = taken_along(entry, all);
         for other in below.iter().take(LISTED) {
             let line = diffs::line_of(other, |style, text| self.console.paint(style, &text));
             self.console.line(&format!("  {line}"))?;

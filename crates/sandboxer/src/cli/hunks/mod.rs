@@ -12,6 +12,7 @@ mod offer;
 mod patch_file;
 mod terminal;
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
@@ -35,7 +36,7 @@ pub struct SelectionArgs {
     /// Choose the hunks that are in this patch; - reads it from stdin
     ///
     /// It is what `sandbox diff --patch` or `git diff` prints, with hunks left out or lines of hunks: make a `-` line
-    /// an unchanged one, or delete a `+` line. What a file's patch creates, deletes, renames or changes in another way
+    /// an unchanged one, or delete a `+` line (to roll back, the other way round). What a file's patch creates, deletes, renames or changes in another way
     /// than by lines is taken as a whole. Lines that the sandbox has neither added nor removed there are refused (exit 5).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["patch", "paths"])]
     hunks: Option<PathBuf>,
@@ -131,8 +132,8 @@ impl Chosen {
     }
 
     fn take_whole(&mut self, entry: &DiffEntry, all: &[DiffEntry]) {
-        let path = std::slice::from_ref(&entry.path);
-        self.seen.extend(all.iter().filter(|other| other.is_selected(path)).cloned());
+        self.seen.push(entry.clone());
+        self.seen.extend(offer::taken_along(entry, all).into_iter().cloned());
         self.whole.push(entry.path.clone());
     }
 }
@@ -197,19 +198,28 @@ fn check_as_seen(session: &Session, target: &Target, chosen: &Chosen) -> Result<
     if chosen.whole.is_empty() {
         return Ok(());
     }
-    let now = session.manager.diff(target, &chosen.whole)?;
-    let now: Vec<&DiffEntry> = now.workspaces.iter().flat_map(|w| &w.entries).collect();
+    let now = session.manager.diff(target, &[])?;
+    let now = now.workspaces.iter().flat_map(|w| &w.entries);
+    let now: BTreeMap<&RelPath, &DiffEntry> = now.map(|entry| (&entry.path, entry)).collect();
     let same = |seen: &DiffEntry, now: &DiffEntry| {
-        (&seen.path, seen.kind, &seen.from, &seen.new) == (&now.path, now.kind, &now.from, &now.new)
+        (seen.kind, &seen.from, &seen.new) == (now.kind, &now.from, &now.new)
     };
-    let changed = chosen.seen.iter().find(|seen| !now.iter().any(|now| same(seen, now)));
-    let came = now
-        .iter()
-        .find(|now| now.is_selected(&chosen.whole) && !chosen.seen.iter().any(|seen| seen.path == now.path));
-    match changed.or(came.copied()) {
+    let changed = |seen: &&DiffEntry| {
+        !now.get(&seen.path).is_some_and(|now| same(seen, now)) || came_below(seen, &now, chosen)
+    };
+    match chosen.seen.iter().find(changed) {
         Some(entry) => Err(changed_meanwhile(&entry.path)),
         None => Ok(()),
     }
+}
+
+/// Whether something is below a chosen directory that nobody was shown.
+fn came_below(seen: &DiffEntry, now: &BTreeMap<&RelPath, &DiffEntry>, chosen: &Chosen) -> bool {
+    if !offer::is_directory(seen) || !chosen.whole.contains(&seen.path) {
+        return false;
+    }
+    let mut below = now.values().filter(|entry| entry.is_selected(std::slice::from_ref(&seen.path)));
+    below.any(|entry| !chosen.seen.iter().any(|seen| seen.path == entry.path))
 }
 
 /// Somebody works in the sandbox while somebody else chooses.

@@ -45,19 +45,29 @@ fn comes_along(entry: &DiffEntry, greedy: &BTreeSet<&RelPath>) -> bool {
     !greedy.is_empty() && (above(&entry.path) || entry.from.as_ref().is_some_and(above))
 }
 
-fn is_directory(node: &Option<Node>) -> bool {
-    node.as_ref().is_some_and(|node| node.node_type == NodeType::Directory)
+/// Whether a directory is, or was, there.
+pub fn is_directory(entry: &DiffEntry) -> bool {
+    let directory = |node: &Node| node.node_type == NodeType::Directory;
+    entry.old.iter().chain(&entry.new).any(directory)
+}
+
+/// What comes with an entry that is chosen as a whole.
+pub fn taken_along<'e>(entry: &DiffEntry, all: &'e [DiffEntry]) -> Vec<&'e DiffEntry> {
+    if !is_directory(entry) {
+        return Vec::new();
+    }
+    let path = std::slice::from_ref(&entry.path);
+    all.iter().filter(|other| other.path != entry.path && other.is_selected(path)).collect()
 }
 
 /// Whether choosing this entry means choosing what is below it: it goes, moves, or becomes something else.
 fn takes_all_below(entry: &DiffEntry) -> bool {
-    let either = is_directory(&entry.old) || is_directory(&entry.new);
-    either && matches!(entry.kind, DiffKind::Deleted | DiffKind::Renamed | DiffKind::Type)
+    is_directory(entry) && matches!(entry.kind, DiffKind::Deleted | DiffKind::Renamed | DiffKind::Type)
 }
 
 /// Whether anything below a directory is among the entries. They are sorted by bytes, in which `a-b` stands between `a` and `a/b`: so it is not enough to look at the next one.
 fn has_entries_below(entry: &DiffEntry, entries: &[DiffEntry]) -> bool {
-    if !is_directory(&entry.old) && !is_directory(&entry.new) {
+    if !is_directory(entry) {
         return false;
     }
     let first = [entry.path.as_bytes(), b"/"].concat();
@@ -89,7 +99,7 @@ pub fn has_hunks(entry: &DiffEntry) -> bool {
 }
 
 fn noun(entry: &DiffEntry) -> &'static str {
-    let directory = is_directory(&entry.new) || is_directory(&entry.old);
+    let directory = is_directory(entry);
     match entry.kind {
         DiffKind::Created if directory => "this new directory",
         DiffKind::Created => "this new file",
