@@ -254,6 +254,45 @@ fn rollback_takes_the_hunks_of_a_patch() {
 }
 
 #[test]
+fn modes_are_kept_and_come_with_the_whole_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: std::path::PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let world = world();
+    let tree = world.inside("try");
+    fs::set_permissions(tree.join("text"), fs::Permissions::from_mode(0o755)).unwrap();
+    let patch = world.ok(&["diff", "try", "--patch"]);
+    let ran = world.run_with_input(&["rollback", "try", "--hunks", "-"], two_hunks(&world).as_bytes());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!((inside(&world), mode(tree.join("text"))), (lines(&[10, 12]), 0o755));
+    fs::write(tree.join("text"), lines(&[2, 10, 12, 25])).unwrap();
+    let ran = world
+        .run_with_input(&["commit", "try", "--accept-flags", "--hunks", "-"], two_hunks(&world).as_bytes());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!((original(&world), mode(world.project().join("text"))), (lines(&[2, 25]), 0o644));
+    let rest = world.ok(&["diff", "try", "--patch"]);
+    assert_ne!(rest, patch);
+    let ran = world.run_with_input(&["commit", "try", "--accept-flags", "--hunks", "-"], rest.as_bytes());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!((original(&world), mode(world.project().join("text"))), (lines(&[2, 10, 12, 25]), 0o755));
+}
+
+#[test]
+fn what_comes_below_a_chosen_directory_is_not_taken_unseen() {
+    let world = World::with_sandbox();
+    let tree = world.inside("try");
+    fs::remove_dir_all(tree.join("src")).unwrap();
+    let mut terminal = Terminal::start(&world, &["rollback", "try", "-p"], "false");
+    terminal.expect("D src/main.rs");
+    terminal.expect("Discard this deletion, with everything below it");
+    fs::create_dir(tree.join("src")).unwrap();
+    fs::write(tree.join("src/other"), "slipped in\n").unwrap();
+    terminal.answer("[", "y");
+    let (code, screen) = terminal.finish();
+    assert_eq!(code, Some(3), "{screen}");
+    assert!(tree.join("src/other").exists());
+}
+
+#[test]
 fn whole_entries_of_a_patch_are_committed_as_a_whole() {
     let world = World::with_sandbox();
     let tree = world.inside("try");

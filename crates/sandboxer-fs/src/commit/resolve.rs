@@ -78,10 +78,21 @@ fn plan_hunks(job: &Prepare<'_>, delta: &mut Delta, patch: &[u8]) -> Result<()> 
     })?;
     let copy = read_file(job.comparison.copy, &path)?.map(|(bytes, _)| bytes);
     // All hunks of a file are the file.
-    if copy.as_ref() != Some(&content) {
+    if leave_metadata(delta) || copy.as_ref() != Some(&content) {
         delta.plan.content = Some(content);
     }
     Ok(())
+}
+
+/// Hunks are lines: what the sandbox changed of the mode, the owner or the attributes stays pending. Whether there is any.
+fn leave_metadata(delta: &mut Delta) -> bool {
+    let (Some(seen), Some(base)) = (&mut delta.now, &delta.base) else { return false };
+    let Some(copy) = base.copy.or(base.base) else { return false };
+    let metadata = |stamp: &Stamp| (stamp.mode, stamp.uid, stamp.gid);
+    let changed = metadata(&seen.stamp) != metadata(&copy) || seen.xattrs != base.xattrs;
+    (seen.stamp.mode, seen.stamp.uid, seen.stamp.gid) = metadata(&copy);
+    seen.xattrs = base.xattrs.clone();
+    changed
 }
 
 /// The content of a file and what it is; `None` where there is no such file.
