@@ -374,3 +374,12 @@ fn hunks_are_chosen_in_one_workspace() {
     let ran = world.run_with_input(&["commit", "both:src", "--hunks", "-"], patch.as_bytes());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
 }
+
+#[test]
+fn a_strategy_that_knows_no_hunks_says_so_before_it_asks() {
+    let world = World::new();
+    world.ok(&["create", "--name", "straight", "-s", "none"]);
+    let mut terminal = Terminal::start(&world, &["commit", "straight", "-p"], "false");
+    terminal.expect("strategy none cannot commit chosen hunks");
+    assert_eq!(terminal.finish().0, Some(1));
+}

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
+use sandboxer_core::Error;
 use sandboxer_core::model::{CommitRequest, DiffEntry, HunkSelection, RelPath};
 use sandboxer_core::service::{Target, TargetDiff, WorkspaceDiff};
 use sandboxer_fs::patch::{self, PatchError};
@@ -147,13 +148,28 @@ pub fn choose(
     paths: &[RelPath],
     purpose: Purpose,
 ) -> Result<Option<Chosen>, CliError> {
+    if args.hunks.is_none() && !args.patch {
+        return Ok(None);
+    }
+    check_ability(session, target, purpose)?;
     let chosen = match &args.hunks {
-        None if !args.patch => return Ok(None),
         None => choose_on_terminal(app, session, target, paths, purpose)?,
         Some(file) => patch_file::choose(app, session, target, file, purpose)?,
     };
     check_as_seen(session, target, &chosen)?;
     Ok(Some(chosen))
+}
+
+/// Said before anybody has answered questions in vain. A rollback writes into the sandbox, which every strategy can.
+fn check_ability(session: &Session, target: &Target, purpose: Purpose) -> Result<(), CliError> {
+    for workspace in target.workspaces.iter().filter(|_| purpose == Purpose::Commit) {
+        let strategy = &workspace.sandbox_ref.strategy_name;
+        if session.manager.registry().get(strategy).is_ok_and(|entry| !entry.capabilities.select_hunks) {
+            let (strategy, reason) = (strategy.clone(), "it commits everything or nothing".to_owned());
+            return Err(Error::Unsupported { strategy, what: "commit chosen hunks", reason }.into());
+        }
+    }
+    Ok(())
 }
 
 fn choose_on_terminal(
