@@ -39,7 +39,8 @@ fn render(record: &Record, original: &Root, place: &Path) -> Result<Vec<u8>> {
             break;
         }
         if entry.binary || [&entry.old, &entry.new].into_iter().flatten().any(|n| n.size > LARGEST) {
-            let _ = writeln!(patch, "# {}: {}", entry.path, sizes(entry));
+            // In quotes and escaped: a name with a line break must not pass for lines of the patch.
+            let _ = writeln!(patch, "# {:?}: {}", entry.path, sizes(entry));
             continue;
         }
         let from = entry.from.as_ref().unwrap_or(&entry.path);
