@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use common::World;
 
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 26] = [
     "run",
     "create",
     "list",
@@ -19,11 +19,13 @@ const COMMANDS: [&str; 24] = [
     "write",
     "diff",
     "commit",
+    "undo",
     "rollback",
     "checkpoint",
     "checkpoints",
     "restore",
     "log",
+    "show",
     "destroy",
     "gc",
     "adopt",

@@ -14,6 +14,11 @@ use super::error::CliError;
 use super::json::{Summary, octal};
 use super::output::{self, Ui, style};
 
+/// The letter of a kind, painted for stdout.
+pub fn mark(ui: &Ui, kind: DiffKind) -> String {
+    ui.paint(colour_of(kind), letter(kind))
+}
+
 /// The letter of a kind, as version control has it.
 fn letter(kind: DiffKind) -> char {
     match kind {
@@ -272,8 +277,7 @@ pub fn show_patch(ui: &mut Ui, of: &WorkspaceDiff) -> Result<(), CliError> {
             ui.warn(format_args!("{} is not in the patch: {reason}", output::name(entry.path.as_bytes())));
             continue;
         }
-        let rendered = render(&of.workspace, entry)?;
-        if ui.is_raw() { ui.bytes(&rendered)? } else { show_patch_lines(ui, &rendered)? }
+        show_rendered(ui, &render(&of.workspace, entry)?)?;
     }
     Ok(())
 }
@@ -314,7 +318,11 @@ pub fn load(workspace: &Workspace, entry: &DiffEntry) -> Result<content::Sides, 
     Ok(content::load_sides(&base, &sandbox, entry)?)
 }
 
-fn show_patch_lines(ui: &mut Ui, rendered: &[u8]) -> Result<(), CliError> {
+/// A patch: exact where it goes to a file or a pipe, escaped and coloured on a screen.
+pub fn show_rendered(ui: &mut Ui, rendered: &[u8]) -> Result<(), CliError> {
+    if ui.is_raw() {
+        return ui.bytes(rendered);
+    }
     for (style, line) in patch_lines(rendered) {
         ui.line(ui.paint(style, line))?;
     }

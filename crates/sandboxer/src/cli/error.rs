@@ -9,9 +9,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use sandboxer_core::Error;
-use sandboxer_core::model::{Conflict, RelPath};
+use sandboxer_core::model::{OnConflict, OpId, RelPath};
 use serde::Serialize;
 
+use super::conflicts::{self, Attempt, Detail};
 use super::exit;
 use super::json::PathText;
 use super::output::{self, Ui, shell_word, style};
@@ -65,19 +66,6 @@ impl Kind {
             | Self::NewerState => exit::ERROR,
         }
     }
-}
-
-/// One path of several that an error is about.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Detail {
-    /// Where.
-    #[serde(flatten)]
-    pub path: PathText,
-    /// Why.
-    pub reason: String,
-    /// Where the sandbox's version was put aside.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parked: Option<String>,
 }
 
 /// A failure, ready to be told.
@@ -160,12 +148,25 @@ impl CliError {
 
     /// The same error, its hints naming what the user typed for `ID`.
     pub fn aimed_at(mut self, selector: &str) -> Self {
-        let word = format!(" {}", shell_word(selector));
+        let whole = shell_word(selector);
         // A hint that names a workspace replaces the one that was typed.
-        let sandbox = format!(" {}:", shell_word(selector.split(':').next().unwrap_or(selector)));
+        let sandbox = shell_word(selector.split(':').next().unwrap_or(selector));
         for hint in &mut self.hints {
-            *hint = hint.replace(" ID:", &sandbox).replace(" ID", &word);
+            *hint = with_target(hint, |names_workspace| if names_workspace { &sandbox } else { &whole });
         }
+        self
+    }
+
+    /// The library's error with other hints than the usual ones.
+    pub fn from_with_hints(error: &Error, hints: Vec<String>) -> Self {
+        explain(error, hints)
+    }
+
+    /// A conflict of taking `operation` back: what matters is what changed after it.
+    pub fn since(mut self, operation: &OpId) -> Self {
+        self.message = self
+            .message
+            .replace(" in the original since the sandbox was made", &format!(" since {operation}"));
         self
     }
 
@@ -186,8 +187,8 @@ impl CliError {
     fn text(&self, ui: &Ui) -> String {
         let head = ui.paint_err(style::BAD, "error:");
         let mut text = format!("{head} {}\n", output::sentence(&self.message));
-        for detail in &self.details {
-            text.push_str(&format!("  {}: {}\n", detail.path.screen(), output::sentence(&detail.reason)));
+        for line in self.details.iter().flat_map(|detail| detail.lines(ui)) {
+            text.push_str(&format!("{line}\n"));
         }
         for line in rules::lines(&self.rules, ui) {
             text.push_str(&format!("{line}\n"));
@@ -201,11 +202,12 @@ impl CliError {
 
 impl From<Error> for CliError {
     fn from(error: Error) -> Self {
-        explain(&error)
+        let hints = hints_of(error.root());
+        explain(&error, hints)
     }
 }
 
-fn explain(error: &Error) -> CliError {
+fn explain(error: &Error, hints: Vec<String>) -> CliError {
     let root = error.root();
     let mut told = CliError::new(kind_of(root), chain(error));
     told.path = path_of(root).map(|path| Box::new(PathText::new(path.as_os_str().as_bytes())));
@@ -213,13 +215,30 @@ fn explain(error: &Error) -> CliError {
     if let Error::RulesFailed { failures } = root {
         told.rules = failures.iter().map(FailedRule::of).collect();
     }
-    told.hints = hints_of(root);
+    told.hints = hints;
     if let (Error::Workspace { workspace, .. }, Kind::Conflict | Kind::Refused) = (error, told.kind) {
         // Their hints take paths, and a path lies in one workspace.
-        let one = format!(" ID:{}", shell_word(workspace));
-        told.hints.iter_mut().for_each(|hint| *hint = hint.replace(" ID", &one));
+        let one = format!("ID:{}", shell_word(workspace));
+        told.hints.iter_mut().for_each(|hint| *hint = with_target(hint, |_| &one));
     }
     told
+}
+
+/// A hint with something else for each `ID` of its commands; `target` is told whether `:WORKSPACE` follows. A path that is
+/// called so stays.
+fn with_target<'a>(hint: &str, target: impl Fn(bool) -> &'a str) -> String {
+    let mut parts = hint.split("sandbox ");
+    let mut aimed = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        aimed.push_str("sandbox ");
+        let end = part.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(part.len());
+        let (command, rest) = part.split_at(end);
+        match rest.strip_prefix(" ID").filter(|after| !after.starts_with(|c: char| c.is_alphanumeric())) {
+            Some(after) => aimed.push_str(&format!("{command} {}{after}", target(after.starts_with(':')))),
+            None => aimed.push_str(part),
+        }
+    }
+    aimed
 }
 
 fn kind_of(error: &Error) -> Kind {
@@ -279,19 +298,14 @@ fn path_of(error: &Error) -> Option<&Path> {
 
 fn details_of(error: &Error) -> Vec<Detail> {
     match error {
-        Error::Conflict { conflicts } => conflicts.iter().map(conflict_detail).collect(),
+        Error::Conflict { conflicts } => conflicts.iter().map(Detail::of).collect(),
         Error::Uncommittable { entries } => entries.iter().map(|(path, why)| detail(path, why)).collect(),
         _ => Vec::new(),
     }
 }
 
 fn detail(path: &RelPath, reason: &str) -> Detail {
-    Detail { path: PathText::of(path), reason: reason.to_owned(), parked: None }
-}
-
-/// One conflict as a detail.
-pub fn conflict_detail(conflict: &Conflict) -> Detail {
-    Detail { parked: conflict.parked.clone(), ..detail(&conflict.path, &conflict.reason) }
+    Detail { path: PathText::of(path), reason: reason.to_owned(), parked: None, hunks: Vec::new() }
 }
 
 fn hints_of(error: &Error) -> Vec<String> {
@@ -312,7 +326,10 @@ fn hints_of(error: &Error) -> Vec<String> {
         Error::Usage { hint, .. } | Error::Refused { hint, .. } | Error::Config { hint, .. } => {
             hint.iter().cloned().collect()
         }
-        Error::Conflict { conflicts } => conflict_hints(conflicts),
+        Error::Conflict { conflicts } => {
+            let attempt = Attempt::Commit { way: OnConflict::Fail, selection: String::new() };
+            conflicts::hints(conflicts, &attempt)
+        }
         Error::DigestMismatch { .. } => {
             vec!["review again: `sandbox diff ID --json` gives the digest of what is there now".to_owned()]
         }
@@ -374,6 +391,9 @@ fn not_found_hints(what: &str, similar: &[String]) -> Vec<String> {
         "sandbox" => "`sandbox list` shows what there is",
         "workspace" => "`sandbox get ID` shows its workspaces",
         "checkpoint" => "`sandbox checkpoints ID` shows what there is",
+        "operation" | "commit to take back" => {
+            "`sandbox log` shows what was done, with the id of each operation"
+        }
         "registered strategy" => {
             "the sandbox was made with a configuration that registers it (sandbox.custom_strategies), which is missing now: give it with --config FILE"
         }
@@ -383,17 +403,6 @@ fn not_found_hints(what: &str, similar: &[String]) -> Vec<String> {
     };
     hints.push(listing.to_owned());
     hints
-}
-
-fn conflict_hints(conflicts: &[Conflict]) -> Vec<String> {
-    let first = conflicts.first().map(|c| shell_word(&c.path.to_string())).unwrap_or_default();
-    vec![
-        "nothing was written; the original and the sandbox are as they were".to_owned(),
-        format!(
-            "see the sandbox's version with `sandbox diff ID --patch {first}`; give it up with `sandbox rollback ID {first}`"
-        ),
-        "commit the rest by naming it: `sandbox commit ID PATH…`".to_owned(),
-    ]
 }
 
 fn uncommittable_hints(entries: &[(RelPath, String)]) -> Vec<String> {
@@ -407,6 +416,8 @@ fn uncommittable_hints(entries: &[(RelPath, String)]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use sandboxer_core::model::Conflict;
+
     use super::*;
 
     fn conflict(path: &str) -> Conflict {
@@ -449,8 +460,8 @@ mod tests {
             let inner = Box::new(Error::Conflict { conflicts: vec![conflict("a")] });
             let told = CliError::from(Error::Workspace { workspace: "w".into(), source: inner });
             let told = told.aimed_at(typed);
-            assert!(told.hints[1].contains("`sandbox rollback try:w a`"), "{typed}: {:?}", told.hints);
-            assert!(told.hints[2].contains("`sandbox commit try:w PATH…`"), "{typed}: {:?}", told.hints);
+            assert!(told.hints[1].contains("`sandbox commit try:w --on-"), "{typed}: {:?}", told.hints);
+            assert!(told.hints[3].contains("`sandbox rollback try:w a`"), "{typed}: {:?}", told.hints);
         }
     }
 
@@ -473,8 +484,18 @@ mod tests {
     #[test]
     fn hints_name_what_was_typed() {
         let told = CliError::from(Error::Conflict { conflicts: vec![conflict("a b")] }).aimed_at("my proj");
-        assert!(told.hints[1].contains("`sandbox rollback 'my proj' 'a b'`"), "{:?}", told.hints);
+        assert!(told.hints[3].contains("`sandbox rollback 'my proj' 'a b'`"), "{:?}", told.hints);
         assert!(!told.hints.iter().any(|h| h.contains(" ID")));
+    }
+
+    #[test]
+    fn only_the_sandbox_of_a_command_is_named() {
+        let told = CliError::usage("x")
+            .hint("`sandbox rollback ID ID`, the sandbox ID.txt, `sandbox diff ID:w IDs`");
+        assert_eq!(
+            told.aimed_at("try:v").hints[0],
+            "`sandbox rollback try:v ID`, the sandbox ID.txt, `sandbox diff try:w IDs`"
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod child;
 mod commands;
+mod conflicts;
 mod diffs;
 mod error;
 mod exit;

@@ -1,9 +1,11 @@
 use std::ffi::OsString;
 
-use sandboxer_core::model::CommitRequest;
+use sandboxer_core::model::{CommitRequest, DiffEntry, OnConflict};
 use sandboxer_core::service::{Sandbox, TargetCommit};
 
 use super::{TargetArg, rel_paths};
+use crate::cli::conflicts::{self, Attempt, ConflictArgs};
+use crate::cli::diffs;
 use crate::cli::error::CliError;
 use crate::cli::hunks::{self, Purpose, SelectionArgs};
 use crate::cli::json::{CommitDocument, Summary};
@@ -16,8 +18,8 @@ use crate::cli::{Outcome, exit};
 ///
 /// Refuses with exit code 3, and writes nothing, where the original has changed since the sandbox was made. Either
 /// everything that was selected is written or nothing is, also when the machine stops in the middle. The sandbox stays
-/// open, and what was committed is its new base. Paths that a careful person should look at first are flagged, and refused
-/// with exit code 5 unless you say --accept-flags.
+/// open, and what was committed is its new base; `sandbox undo` takes it back. Paths that a careful person should look at
+/// first are flagged, and refused with exit code 5 unless you say --accept-flags.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,6 +27,8 @@ Examples:
   sandbox commit try src/main.rs docs -m 'fix the parser'
   sandbox commit try -p src                            Choose hunk by hunk
   sandbox commit try --digest \"$(sandbox diff try --json | jq -r .digest)\"   Only what was reviewed
+  sandbox commit try --on-conflict merge               Merge with what the original has now
+  sandbox commit try --dry-run                         Only tell what would be done
   sandbox commit try --if 'paths=src/**; max-files=50; no-flags'      Only what is harmless")]
 pub struct Args {
     #[command(flatten)]
@@ -41,7 +45,18 @@ pub struct Args {
     #[arg(long)]
     digest: Option<String>,
     #[command(flatten)]
+    conflicts: ConflictArgs,
+    #[command(flatten)]
     rules: RuleArgs,
+    /// Check everything and tell what would be committed, but write nothing
+    #[arg(long, conflicts_with = "write_conflicts")]
+    dry_run: bool,
+}
+
+/// What was selected, as it is typed again; hunks as the files they are in.
+fn selection(request: &CommitRequest) -> String {
+    let paths = request.paths.iter().chain(request.hunks.iter().map(|hunks| &hunks.path));
+    paths.map(|path| format!(" {}", shell_word(&path.to_string()))).collect()
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
@@ -49,6 +64,7 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         paths: rel_paths(&args.paths)?,
         message: args.message.clone(),
         digest: args.digest.clone(),
+        on_conflict: args.conflicts.read()?,
         ..CommitRequest::default()
     };
     let session = app.open()?;
@@ -62,41 +78,91 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         }
         chosen.put_into(&mut request);
     }
-    let commit = rules::commit(app, &session, &target, &request, &rules)?;
-    if app.ui.json {
-        app.ui.document(&CommitDocument::new(&target.sandbox, &commit))?;
-    } else {
-        tell(&mut app.ui, &target.sandbox, &commit)?;
+    let attempt = Attempt::Commit { way: request.on_conflict, selection: selection(&request) };
+    let committed = match args.dry_run {
+        true => session.manager.try_commit(&target, &request, &rules),
+        false => rules::commit(app, &session, &target, &request, &rules),
+    };
+    let commit = committed.map_err(|error| conflicts::explain(error, &attempt))?;
+    match (app.ui.json, args.dry_run) {
+        (true, true) => app.ui.document(&CommitDocument::tried(&target.sandbox, &commit))?,
+        (true, false) => app.ui.document(&CommitDocument::new(&target.sandbox, &commit))?,
+        (false, true) => tell_tried(&mut app.ui, &target.sandbox, &commit)?,
+        (false, false) => tell(&mut app.ui, &target.sandbox, &request, &commit)?,
     }
     Ok(exit_code(&commit))
 }
 
 /// Somebody edited what was being written, after the point of no return: their edit stands, ours is put aside.
-fn exit_code(commit: &TargetCommit) -> u8 {
+pub fn exit_code(commit: &TargetCommit) -> u8 {
     let parked = commit.workspaces.iter().any(|(_, result)| !result.conflicts.is_empty());
     if parked { exit::CONFLICT } else { exit::OK }
 }
 
 /// What was committed, for people.
-fn tell(ui: &mut Ui, sandbox: &Sandbox, commit: &TargetCommit) -> Result<(), CliError> {
+fn tell(
+    ui: &mut Ui,
+    sandbox: &Sandbox,
+    request: &CommitRequest,
+    commit: &TargetCommit,
+) -> Result<(), CliError> {
     ui.line(sentence(sandbox, commit))?;
     ui.flush()?;
     tell_notices(ui, commit);
     if summary(commit).total > 0 {
-        ui.next(
-            "the sandbox stays open; remove it with",
-            &format!("sandbox destroy {}", shell_word(&sandbox.name)),
-        );
+        tell_next(ui, &shell_word(&sandbox.name), request, commit);
     }
     Ok(())
 }
 
+/// The way back and the way on. Nobody is told to remove a sandbox in which something may still be pending.
+fn tell_next(ui: &Ui, name: &str, request: &CommitRequest, commit: &TargetCommit) {
+    if commit.workspaces.iter().all(|(_, result)| result.undo_bytes.is_some()) {
+        ui.next("take it back:", &format!("sandbox undo {name}"));
+    }
+    let in_part = !request.paths.is_empty() || !request.hunks.is_empty();
+    if in_part || leaves_something(request.on_conflict, commit) {
+        ui.next("what is left:", &format!("sandbox diff {name}"));
+    } else {
+        ui.next("done with it:", &format!("sandbox destroy {name}"));
+    }
+}
+
+/// What would be committed, for people: the same sentence, and all that can be known of it.
+fn tell_tried(ui: &mut Ui, sandbox: &Sandbox, commit: &TargetCommit) -> Result<(), CliError> {
+    ui.line(sentence_with("would commit", sandbox, commit))?;
+    for entry in commit.workspaces.iter().flat_map(|(_, result)| &result.entries) {
+        // It is dealt with: that the original has changed as well is no longer in the way.
+        let entry = DiffEntry { moved: false, ..entry.clone() };
+        ui.line(format_args!("  {}", diffs::line_of(&entry, |style, text| ui.paint(style, text))))?;
+    }
+    if summary(commit).total > 0 {
+        ui.line(format_args!("digest {}", commit.digest))?;
+    }
+    ui.flush()?;
+    tell_notices(ui, commit);
+    if summary(commit).total > 0 {
+        ui.note("nothing was written; to commit exactly this, type the same with --digest DIGEST instead of --dry-run");
+    }
+    Ok(())
+}
+
+/// Whether a commit leaves something behind that is only in the sandbox.
+pub fn leaves_something(way: OnConflict, commit: &TargetCommit) -> bool {
+    let left_out = way == OnConflict::Ours && commit.workspaces.iter().any(|(_, r)| !r.notices.is_empty());
+    left_out || exit_code(commit) != exit::OK
+}
+
 /// One sentence on what was committed.
 pub fn sentence(sandbox: &Sandbox, commit: &TargetCommit) -> String {
+    sentence_with("committed", sandbox, commit)
+}
+
+fn sentence_with(verb: &str, sandbox: &Sandbox, commit: &TargetCommit) -> String {
     let (summary, name) = (summary(commit), output::name(&sandbox.name));
     match summary.total {
         0 => format!("nothing to commit in {name}"),
-        total => format!("committed {} of {name}: {}", count(total, "change"), summary.text()),
+        total => format!("{verb} {} of {name}: {}", count(total, "change"), summary.text()),
     }
 }
 

@@ -1,11 +1,16 @@
+use std::collections::HashMap;
+
+use jiff::Timestamp;
 use sandboxer::wiring;
+use sandboxer_core::model::SandboxId;
 use sandboxer_core::service::Operation;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::error::CliError;
-use crate::cli::output::{self, moment, table};
-use crate::cli::session::App;
+use crate::cli::json::OperationDocument;
+use crate::cli::output::{self, age, table};
+use crate::cli::session::{App, Session};
 use crate::cli::{Outcome, exit};
 
 /// Show what was done, newest first
@@ -14,6 +19,7 @@ use crate::cli::{Outcome, exit};
 Examples:
   sandbox log
   sandbox log try -n 5
+  sandbox show op_01jz8x           One of them, with its diff
   sandbox log --json | jq '.operations[] | select(.kind == \"commit\")'")]
 pub struct Args {
     /// Only this sandbox
@@ -26,45 +32,91 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Document<'a> {
-    operations: &'a [Operation],
+    operations: Vec<OperationDocument<'a>>,
+}
+
+/// Part of the log, and what its sandboxes are called.
+#[derive(Default)]
+struct Part {
+    operations: Vec<Operation>,
+    names: HashMap<SandboxId, String>,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
-    let found = operations(app, args)?;
+    let found = part(app, args)?;
     if app.ui.json {
-        app.ui.document(&Document { operations: &found })?;
-    } else if found.is_empty() {
+        app.ui.document(&found.document())?;
+    } else if found.operations.is_empty() {
         app.ui.note("nothing has been done yet");
     } else {
-        let rows: Vec<Vec<String>> = found.iter().map(row).collect();
-        app.ui.bytes(table(&["TIME", "SANDBOX", "WHAT", "STATE", "SUMMARY"], &rows).as_bytes())?;
+        app.ui.bytes(found.table(Timestamp::now()).as_bytes())?;
     }
     Ok(exit::OK)
 }
 
-fn operations(app: &App, args: &Args) -> Result<Vec<Operation>, CliError> {
+fn part(app: &App, args: &Args) -> Result<Part, CliError> {
     if args.id.is_none() && !wiring::has_state(&app.places.home) {
-        return Ok(Vec::new());
+        return Ok(Part::default());
     }
     let session = app.open()?;
     let target = args.id.as_deref().map(|id| session.find_any(id)).transpose()?;
-    Ok(session.manager.log(target.as_ref().map(|t| &t.sandbox), args.limit)?)
+    let operations = session.manager.log(target.as_ref().map(|t| &t.sandbox), args.limit)?;
+    let names = names(&session, &operations)?;
+    Ok(Part { operations, names })
 }
 
-fn row(operation: &Operation) -> Vec<String> {
-    vec![
-        moment(operation.started_at),
-        operation.sandbox_id.to_string(),
-        operation.kind.clone(),
-        operation.state.clone(),
-        summary(operation),
-    ]
+fn names(session: &Session, operations: &[Operation]) -> Result<HashMap<SandboxId, String>, CliError> {
+    let mut names = HashMap::new();
+    for operation in operations {
+        let id = &operation.sandbox_id;
+        if !names.contains_key(id)
+            && let Some(sandbox) = session.manager.sandbox_by_id(id)?
+        {
+            names.insert(id.clone(), sandbox.name);
+        }
+    }
+    Ok(names)
+}
+
+impl Part {
+    fn document(&self) -> Document<'_> {
+        let document = |operation| OperationDocument { operation, name: self.name_of(operation) };
+        Document { operations: self.operations.iter().map(document).collect() }
+    }
+
+    fn name_of(&self, operation: &Operation) -> Option<&str> {
+        self.names.get(&operation.sandbox_id).map(String::as_str)
+    }
+
+    fn table(&self, now: Timestamp) -> String {
+        let rows: Vec<Vec<String>> =
+            self.operations.iter().map(|operation| self.row(operation, now)).collect();
+        table(&["OPERATION", "AGE", "SANDBOX", "WHAT", "SUMMARY"], &rows)
+    }
+
+    fn row(&self, operation: &Operation, now: Timestamp) -> Vec<String> {
+        vec![
+            operation.id.to_string(),
+            age(operation.started_at, now),
+            output::name(self.name_of(operation).unwrap_or(operation.sandbox_id.as_str())),
+            what(operation),
+            summary(operation),
+        ]
+    }
+}
+
+/// What it was, and how it stands where that is not as it should be.
+fn what(operation: &Operation) -> String {
+    match operation.state.as_str() {
+        "done" => operation.kind.clone(),
+        state => format!("{} ({state})", operation.kind),
+    }
 }
 
 /// What was done, and why if somebody said.
 fn summary(operation: &Operation) -> String {
     match operation.details.get("message").and_then(Value::as_str) {
-        Some(why) => output::sentence(&format!("{}: {why}", operation.summary)),
+        Some(why) => output::sentence(&format!("{}, \"{why}\"", operation.summary)),
         None => output::sentence(&operation.summary),
     }
 }

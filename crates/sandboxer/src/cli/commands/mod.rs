@@ -19,10 +19,12 @@ mod read;
 mod restore;
 mod rollback;
 mod run;
+mod show;
 mod status;
 mod strategies;
 mod trust;
 mod types;
+mod undo;
 mod write;
 
 use sandboxer_core::model::RelPath;
@@ -44,11 +46,13 @@ pub enum Command {
     Write(write::Args),
     Diff(diff::Args),
     Commit(commit::Args),
+    Undo(undo::Args),
     Rollback(rollback::Args),
     Checkpoint(checkpoint::Args),
     Checkpoints(checkpoints::Args),
     Restore(restore::Args),
     Log(log::Args),
+    Show(show::Args),
     Destroy(destroy::Args),
     Gc(gc::Args),
     Adopt(adopt::Args),
@@ -82,11 +86,13 @@ impl Command {
             Self::Write(args) => write::run(app, args),
             Self::Diff(args) => diff::run(app, args),
             Self::Commit(args) => commit::run(app, args),
+            Self::Undo(args) => undo::run(app, args),
             Self::Rollback(args) => rollback::run(app, args),
             Self::Checkpoint(args) => checkpoint::run(app, args),
             Self::Checkpoints(args) => checkpoints::run(app, args),
             Self::Restore(args) => restore::run(app, args),
             Self::Log(args) => log::run(app, args),
+            Self::Show(args) => show::run(app, args),
             Self::Destroy(args) => destroy::run(app, args),
             Self::Gc(args) => gc::run(app, args),
             Self::Adopt(args) => adopt::run(app, args),
@@ -113,6 +119,7 @@ impl Command {
             Self::Checkpoints(args) => Some(&args.target.id),
             Self::Restore(args) => Some(&args.target.id),
             Self::Destroy(args) => Some(&args.target.id),
+            Self::Undo(args) => args.what.as_deref(),
             Self::Log(args) => args.id.as_deref(),
             _ => None,
         }

@@ -3,7 +3,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use sandboxer_core::Error;
-use sandboxer_core::model::{CommitRequest, PlanId};
+use sandboxer_core::model::{CommitRequest, OnConflict, PlanId};
 use sandboxer_core::policy::CommitRules;
 use sandboxer_core::service::{CreateRequest, Target, TargetDiff};
 use serde::Serialize;
@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::commit;
 use super::create::{ConsumerArgs, plain_input};
 use crate::cli::child::{self, Ended, Job};
+use crate::cli::conflicts::{self, Attempt, ConflictArgs};
 use crate::cli::diffs;
 use crate::cli::error::{CliError, Kind};
 use crate::cli::json::DiffDocument;
@@ -29,6 +30,7 @@ use crate::cli::{Outcome, exit};
 Examples:
   sandbox run -- make test                  Run, look, decide
   sandbox run --commit -- cargo fmt         Commit if it succeeds and nothing else changed meanwhile
+  sandbox run --commit --on-conflict merge -- ./long-job.sh
   sandbox run --commit --if 'paths=src/**; no-flags' -- ./agent.sh
   sandbox run --discard -- ./try-it.sh      Look at the difference and forget it
   sandbox run -C ~/proj --keep --name try -- sh")]
@@ -54,6 +56,8 @@ pub struct Args {
     /// The piece of work it belongs to; its open sandbox of this directory is used again
     #[arg(long)]
     plan: Option<String>,
+    #[command(flatten)]
+    conflicts: ConflictArgs,
     #[command(flatten)]
     rules: RuleArgs,
     #[command(flatten)]
@@ -94,6 +98,7 @@ struct Run {
     session: Session,
     target: Target,
     rules: CommitRules,
+    on_conflict: OnConflict,
     disposable: bool,
 }
 
@@ -117,6 +122,7 @@ fn prepare(app: &App, args: &Args) -> Result<Run, CliError> {
             .on(directory)
             .hint("a file can be isolated with `sandbox create FILE`"));
     }
+    let on_conflict = args.conflicts.read()?;
     let session = app.open_at(directory)?;
     let rules = args.rules.read(&session.settings)?;
     let request = CreateRequest {
@@ -131,7 +137,7 @@ fn prepare(app: &App, args: &Args) -> Result<Run, CliError> {
     let created = session.manager.get_or_create_sandbox(&request)?;
     let target = session.find(created.sandbox.id.as_str())?;
     let disposable = created.created && args.plan.is_none() && !args.keep;
-    let run = Run { session, target, rules, disposable };
+    let run = Run { session, target, rules, on_conflict, disposable };
     run.say_what_is_isolated(app, args)?;
     Ok(run)
 }
@@ -253,15 +259,20 @@ impl Run {
 
     /// A conflict and a rule that fails keep their own exit codes; any other failure is ours. The sandbox is kept in either case.
     fn commit(&self, app: &mut App) -> Result<Fate, CliError> {
-        let request = CommitRequest::default();
+        let request = CommitRequest { on_conflict: self.on_conflict, ..CommitRequest::default() };
+        let attempt = Attempt::Commit { way: self.on_conflict, selection: String::new() };
         let committed = rules::commit(app, &self.session, &self.target, &request, &self.rules);
         let commit = committed.map_err(|error| match error.root() {
-            Error::Conflict { .. } | Error::RulesFailed { .. } => CliError::from(error),
+            Error::Conflict { .. } | Error::RulesFailed { .. } => conflicts::explain(error, &attempt),
             _ => ours(error.into()),
         })?;
         app.ui.note(commit::sentence(&self.target.sandbox, &commit));
         commit::tell_notices(&app.ui, &commit);
-        self.remove_if_disposable()?;
+        if commit::leaves_something(self.on_conflict, &commit) {
+            self.keep(app);
+        } else {
+            self.remove_if_disposable()?;
+        }
         Ok(Fate::Committed)
     }
 

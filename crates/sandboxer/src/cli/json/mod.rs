@@ -2,20 +2,19 @@
 //!
 //! A path that is not UTF-8 stands lossily in `path` and exactly in `path_b64`; nothing else about a name is altered.
 
+mod commits;
+
 use std::borrow::Cow;
 
 use data_encoding::BASE64;
 use jiff::Timestamp;
-use sandboxer_core::model::{
-    CheckpointResult, CommitResult, DiffEntry, DiffKind, Node, NodeType, Notice, RelPath, RollbackResult,
-};
-use sandboxer_core::service::{
-    Consumer, Operation, Sandbox, SandboxState, TargetCommit, TargetDiff, Workspace,
-};
+use sandboxer_core::model::{CheckpointResult, DiffEntry, DiffKind, Node, NodeType, RelPath, RollbackResult};
+use sandboxer_core::service::{Consumer, Operation, Sandbox, SandboxState, TargetDiff, Workspace};
 use serde::Serialize;
 
-use super::error::{Detail, conflict_detail};
 use super::output;
+
+pub use commits::{CommitDocument, OperationDocument, PatchDocument, ShowDocument, UndoDocument};
 
 /// A path as JSON has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -192,6 +191,11 @@ impl Summary {
         }
     }
 
+    /// What taking all of it back amounts to, or what was there to be taken back: what came goes, what went comes.
+    pub fn inverse(self) -> Self {
+        Self { created: self.deleted, deleted: self.created, ..self }
+    }
+
     /// `2 created, 1 deleted`, or `no changes`.
     pub fn text(&self) -> String {
         let parts = [
@@ -320,53 +324,6 @@ fn entry<'a>(workspace: &'a str, entry: &'a DiffEntry) -> EntryDocument<'a> {
     }
 }
 
-/// `commit`.
-#[derive(Serialize)]
-pub struct CommitDocument<'a> {
-    sandbox_id: &'a str,
-    name: &'a str,
-    op_id: &'a str,
-    digest: &'a str,
-    summary: Summary,
-    entries: Vec<EntryDocument<'a>>,
-    notices: Vec<NoticeDocument<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    conflicts: Vec<Detail>,
-}
-
-#[derive(Serialize)]
-struct NoticeDocument<'a> {
-    workspace: &'a str,
-    #[serde(flatten)]
-    path: PathText,
-    message: &'a str,
-}
-
-impl<'a> CommitDocument<'a> {
-    /// The document of a commit.
-    pub fn new(sandbox: &'a Sandbox, commit: &'a TargetCommit) -> Self {
-        let results = || commit.workspaces.iter();
-        let of_all =
-            |(name, result): &'a (String, CommitResult)| result.entries.iter().map(move |e| entry(name, e));
-        let notices =
-            |(name, result): &'a (String, CommitResult)| result.notices.iter().map(move |n| notice(name, n));
-        Self {
-            sandbox_id: sandbox.id.as_str(),
-            name: &sandbox.name,
-            op_id: commit.op_id.as_str(),
-            digest: &commit.digest,
-            summary: Summary::of(results().flat_map(|(_, result)| &result.entries)),
-            entries: results().flat_map(of_all).collect(),
-            notices: results().flat_map(notices).collect(),
-            conflicts: results().flat_map(|(_, result)| &result.conflicts).map(conflict_detail).collect(),
-        }
-    }
-}
-
-fn notice<'a>(workspace: &'a str, notice: &'a Notice) -> NoticeDocument<'a> {
-    NoticeDocument { workspace, path: PathText::of(&notice.path), message: &notice.message }
-}
-
 /// `checkpoint`: the result of a sandbox's only workspace, or what its results have in common.
 #[derive(Serialize)]
 pub struct CheckpointDocument<'a> {
@@ -492,6 +449,7 @@ mod tests {
             [DiffEntry::new(path(b"a"), DiffKind::Created), DiffEntry::new(path(b"b"), DiffKind::Type)];
         let summary = Summary::of(&entries);
         assert_eq!(summary.text(), "1 created, 1 of another type");
+        assert_eq!(summary.inverse().text(), "1 deleted, 1 of another type");
         assert_eq!(summary.total, 2);
     }
 }

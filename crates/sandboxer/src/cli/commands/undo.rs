@@ -1,0 +1,143 @@
+use sandboxer_core::Error;
+use sandboxer_core::service::{Operation, Sandbox, Undone};
+
+use super::commit::{exit_code, tell_notices};
+use crate::cli::Outcome;
+use crate::cli::conflicts::{self, Attempt};
+use crate::cli::error::{CliError, Kind};
+use crate::cli::json::{Summary, UndoDocument};
+use crate::cli::output::{self, Ui, count, shell_word};
+use crate::cli::session::{App, Session};
+
+/// Take a commit back; its changes are pending again
+///
+/// Without an argument it is the newest commit of all; with a sandbox, the newest of that sandbox. Refuses with exit code 3,
+/// names every path and writes nothing, where something has changed on top of it. An undo is logged like a commit and can be taken back
+/// itself, by its id. What takes a commit back is kept with the sandbox, and goes with it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  sandbox undo                  The newest commit
+  sandbox undo try              The newest commit of a sandbox
+  sandbox undo op_01jz8x        One from `sandbox log`, by the beginning of its id")]
+pub struct Args {
+    /// An operation: its id or a unique beginning of it; or a sandbox, for its newest commit
+    #[arg(value_name = "OP|ID")]
+    pub what: Option<String>,
+}
+
+pub fn run(app: &mut App, args: &Args) -> Outcome {
+    let session = app.open()?;
+    let operation = match &args.what {
+        Some(what) => named(&session, what)?,
+        None => newest(&session)?,
+    };
+    let undone = session.manager.undo(&operation);
+    let undone = undone.map_err(|error| conflicts::explain(error, &Attempt::Undo(&operation.id)))?;
+    if app.ui.json {
+        app.ui.document(&UndoDocument::new(&undone))?;
+    } else {
+        tell(&mut app.ui, &undone)?;
+    }
+    Ok(exit_code(&undone.commit))
+}
+
+/// What was typed: an operation, or a sandbox for its last commit.
+fn named(session: &Session, what: &str) -> Result<Operation, CliError> {
+    let as_operation = || session.manager.find_operation(what);
+    let is_missing = |error: &Error| matches!(error.root(), Error::NotFound { .. });
+    if what.starts_with("op_") {
+        return match as_operation() {
+            Err(error) if is_missing(&error) => last_of(session, what).map_err(|_| error.into()),
+            found => Ok(found?),
+        };
+    }
+    match session.manager.find_any(what) {
+        // Only the beginning of an id, without what every id begins with.
+        Err(error) if is_missing(&error) => match as_operation() {
+            Err(error) if is_missing(&error) => last_of(session, what),
+            found => Ok(found?),
+        },
+        _ => last_of(session, what),
+    }
+}
+
+fn last_of(session: &Session, selector: &str) -> Result<Operation, CliError> {
+    let target = session.find_any(selector)?;
+    if selector.contains(':') {
+        let name = shell_word(&target.sandbox.name);
+        return Err(CliError::usage("a commit is taken back in all its workspaces")
+            .hint(format!("`sandbox undo {name}`, or an operation from `sandbox log {name}`")));
+    }
+    let name = output::name(&target.sandbox.name);
+    let none = format!("there is no commit of {name} to take back");
+    session.manager.last_commit(Some(&target.sandbox)).map_err(|error| or_none(error, none))
+}
+
+/// In words that fit, where there is no such commit.
+fn or_none(error: Error, message: String) -> CliError {
+    let mut told = CliError::from(error);
+    if told.kind == Kind::NotFound {
+        told.message = message;
+    }
+    told
+}
+
+/// The newest commit of all. Where its sandbox is gone, an older one is not taken for it.
+fn newest(session: &Session) -> Result<Operation, CliError> {
+    let none = "there is no commit to take back".to_owned();
+    let operation = session.manager.last_commit(None).map_err(|error| or_none(error, none))?;
+    let sandbox = session.manager.sandbox_by_id(&operation.sandbox_id)?;
+    if sandbox.is_some_and(|sandbox| sandbox.state.is_open()) {
+        return Ok(operation);
+    }
+    let gone = Error::Refused {
+        reason: format!("the newest commit, {}, cannot be taken back: its sandbox is gone", operation.id),
+        hint: None,
+    };
+    Err(match newest_kept(session)? {
+        Some((older, sandbox)) => CliError::from(gone).hint(format!(
+            "the newest that can be is of {}: `sandbox undo {}`",
+            output::name(&sandbox.name),
+            older.id
+        )),
+        None => CliError::from(gone).hint("change the files back by hand, or in a new sandbox"),
+    })
+}
+
+/// The newest commit of a sandbox that is still there.
+fn newest_kept(session: &Session) -> Result<Option<(Operation, Sandbox)>, CliError> {
+    let open = session.manager.list(false)?.into_iter().filter(|sandbox| sandbox.state.is_open());
+    let last = |sandbox: Sandbox| Some((session.manager.last_commit(Some(&sandbox)).ok()?, sandbox));
+    Ok(open.filter_map(last).max_by_key(|(operation, _)| operation.started_at))
+}
+
+fn tell(ui: &mut Ui, undone: &Undone) -> Result<(), CliError> {
+    ui.line(sentence(undone))?;
+    ui.flush()?;
+    tell_notices(ui, &undone.commit);
+    let name = shell_word(&undone.sandbox.name);
+    if undone.operation.kind == "commit" {
+        ui.next("its changes are pending again:", &format!("sandbox diff {name}"));
+    } else {
+        ui.next(
+            "what it had taken back is committed again; take that back:",
+            &format!("sandbox undo {}", undone.commit.op_id),
+        );
+    }
+    Ok(())
+}
+
+/// What was taken back: counted as it was done, not as it was undone.
+fn sentence(undone: &Undone) -> String {
+    let entries = undone.commit.workspaces.iter().flat_map(|(_, result)| &result.entries);
+    let summary = Summary::of(entries).inverse();
+    let (operation, name) = (&undone.operation, output::name(&undone.sandbox.name));
+    format!(
+        "took back {} {} of {name}, {}: {}",
+        operation.kind,
+        operation.id,
+        count(summary.total, "change"),
+        summary.text()
+    )
+}

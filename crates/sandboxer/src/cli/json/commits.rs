@@ -1,0 +1,115 @@
+//! What was done, as JSON: commits, what takes them back, and entries of the log.
+
+use sandboxer_core::model::{CommitResult, Notice};
+use sandboxer_core::service::{Operation, Sandbox, TargetCommit, Undone};
+use serde::Serialize;
+
+use super::{EntryDocument, PathText, Summary, entry};
+use crate::cli::conflicts::Detail;
+
+/// `commit`.
+#[derive(Serialize)]
+pub struct CommitDocument<'a> {
+    sandbox_id: &'a str,
+    name: &'a str,
+    op_id: &'a str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dry_run: bool,
+    digest: &'a str,
+    summary: Summary,
+    entries: Vec<EntryDocument<'a>>,
+    notices: Vec<NoticeDocument<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    conflicts: Vec<Detail>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undo_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct NoticeDocument<'a> {
+    workspace: &'a str,
+    #[serde(flatten)]
+    path: PathText,
+    message: &'a str,
+}
+
+impl<'a> CommitDocument<'a> {
+    /// The document of a commit.
+    pub fn new(sandbox: &'a Sandbox, commit: &'a TargetCommit) -> Self {
+        let results = || commit.workspaces.iter();
+        let of_all =
+            |(name, result): &'a (String, CommitResult)| result.entries.iter().map(move |e| entry(name, e));
+        let notices =
+            |(name, result): &'a (String, CommitResult)| result.notices.iter().map(move |n| notice(name, n));
+        Self {
+            sandbox_id: sandbox.id.as_str(),
+            name: &sandbox.name,
+            op_id: commit.op_id.as_str(),
+            dry_run: false,
+            digest: &commit.digest,
+            summary: Summary::of(results().flat_map(|(_, result)| &result.entries)),
+            entries: results().flat_map(of_all).collect(),
+            notices: results().flat_map(notices).collect(),
+            conflicts: results().flat_map(|(_, result)| &result.conflicts).map(Detail::of).collect(),
+            undo_bytes: results().map(|(_, result)| result.undo_bytes).sum(),
+        }
+    }
+
+    /// The same for a commit that was only tried.
+    pub fn tried(sandbox: &'a Sandbox, commit: &'a TargetCommit) -> Self {
+        Self { dry_run: true, undo_bytes: None, ..Self::new(sandbox, commit) }
+    }
+}
+
+fn notice<'a>(workspace: &'a str, notice: &'a Notice) -> NoticeDocument<'a> {
+    NoticeDocument { workspace, path: PathText::of(&notice.path), message: &notice.message }
+}
+
+/// `undo`: the document of the commit that it is, and what it took back.
+#[derive(Serialize)]
+pub struct UndoDocument<'a> {
+    undone: &'a str,
+    #[serde(flatten)]
+    commit: CommitDocument<'a>,
+}
+
+impl<'a> UndoDocument<'a> {
+    /// The document of an undo.
+    pub fn new(undone: &'a Undone) -> Self {
+        let commit = CommitDocument::new(&undone.sandbox, &undone.commit);
+        Self { undone: undone.operation.id.as_str(), commit }
+    }
+}
+
+/// One entry of the log, with the name of its sandbox.
+#[derive(Serialize)]
+pub struct OperationDocument<'a> {
+    /// The entry.
+    #[serde(flatten)]
+    pub operation: &'a Operation,
+    /// The sandbox's name, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<&'a str>,
+}
+
+/// `show`.
+#[derive(Serialize)]
+pub struct ShowDocument<'a> {
+    /// What was done.
+    #[serde(flatten)]
+    pub operation: OperationDocument<'a>,
+    /// How it changed files, as far as that is still kept.
+    pub patches: Vec<PatchDocument>,
+}
+
+/// What an operation changed in one workspace.
+#[derive(Serialize)]
+pub struct PatchDocument {
+    /// Which.
+    pub workspace: String,
+    /// As text, lossily; the file has it exactly.
+    pub patch: String,
+    /// The file.
+    #[serde(flatten)]
+    pub path: PathText,
+}
