@@ -14,7 +14,7 @@ use sandboxer_core::model::{
 };
 use sandboxer_core::policy::CommitRules;
 use sandboxer_core::registry::{StrategyEntry, StrategyOptions, StrategyRegistry};
-use sandboxer_core::service::{Consumer, CreateRequest, Input, ManagerParts, SandboxManager};
+use sandboxer_core::service::{Consumer, CreateRequest, Input, ManagerParts, SandboxManager, Uncommitted};
 use sandboxer_core::types::ResourceTypes;
 use sandboxer_core::{Error, Result};
 
@@ -107,6 +107,7 @@ fn open(home: &Path, memory: &Arc<Memory>) -> SandboxManager {
         permissions: Arc::new(LocalPermissions),
         progress: Arc::new(NoProgress),
         cancel: CancelFlag::default(),
+        on_removal: Arc::new(|_| {}),
         remove_tree: |path| std::fs::remove_dir_all(path).map_err(|error| Error::io("remove", path, error)),
     })
     .unwrap()
@@ -146,7 +147,7 @@ fn nine_methods_are_enough() {
     manager.write(&target, &key, b"other").unwrap();
     assert_eq!(manager.rollback(&target, &[]).unwrap()[0].1.restored_files, 1);
     manager.write(&target, &key, b"other").unwrap();
-    manager.destroy(&target).unwrap();
+    manager.destroy(&target, Uncommitted::Discard).unwrap();
     assert!(memory.pending.lock().unwrap().is_empty(), "a ref without metadata is cleaned up too");
 }
 

@@ -29,6 +29,8 @@ pub struct Setup {
     pub progress: Arc<dyn Progress>,
     /// Set when the user wants to stop.
     pub cancel: CancelFlag,
+    /// Hears of everything that is removed to keep within the budgets.
+    pub on_removal: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Setup {
@@ -41,6 +43,7 @@ impl Setup {
             permissions: Arc::new(LocalPermissions),
             progress: Arc::new(NoProgress),
             cancel: CancelFlag::default(),
+            on_removal: Arc::new(|_| {}),
         }
     }
 }
@@ -64,6 +67,7 @@ fn file_options(settings: &Settings) -> StrategyOptions {
         ("lock_wait_ms".to_owned(), json!(settings.lock_wait.as_millis() as u64)),
     ]);
     options.extend(settings.threads.map(|threads| ("threads".to_owned(), json!(threads))));
+    options.extend(settings.keep_base.map(|bytes| ("keep_base".to_owned(), json!(bytes))));
     options.extend(settings.scratch.as_ref().map(|path| ("scratch".to_owned(), json!(path))));
     options
 }
@@ -83,6 +87,7 @@ pub fn open(setup: Setup) -> Result<SandboxManager> {
         permissions: setup.permissions,
         progress: setup.progress,
         cancel: setup.cancel,
+        on_removal: setup.on_removal,
         remove_tree: sandboxer_fs::remove_tree,
     })
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::duration::{parse_duration, parse_ttl};
-use super::settings::{CustomStrategy, Settings};
+use super::settings::{CustomStrategy, MinFree, Settings};
+use super::size::parse_size;
 use super::yaml::nearest_word;
 use crate::{Error, Result, resolve};
 
@@ -33,12 +34,15 @@ pub const KEYS: &[Key] = &[
     key("commit.policy", Some("SANDBOXER_POLICY"), false),
     key("copy.exclude", Some("SANDBOXER_EXCLUDE"), true),
     key("copy.include", Some("SANDBOXER_INCLUDE"), false),
+    key("copy.keep_base", Some("SANDBOXER_KEEP_BASE"), false),
     key("copy.threads", Some("SANDBOXER_THREADS"), false),
     key("project", Some("SANDBOXER_PROJECT"), false),
     key("sandbox.custom_strategies", None, false),
     key("sandbox.default_ttl", Some("SANDBOXER_DEFAULT_TTL"), true),
     key("sandbox.strategy", Some("SANDBOXER_STRATEGY"), true),
     key("state.lock_wait", Some("SANDBOXER_LOCK_WAIT"), false),
+    key("state.max_size", Some("SANDBOXER_MAX_SIZE"), false),
+    key("state.min_free", Some("SANDBOXER_MIN_FREE"), false),
     key("state.scratch", Some("SANDBOXER_SCRATCH"), false),
 ];
 
@@ -60,6 +64,9 @@ pub(super) enum Setting {
     Include(Vec<String>),
     Exclude(Vec<String>),
     Threads(usize),
+    KeepBase(u64),
+    MaxSize(u64),
+    MinFree(MinFree),
     ActorType(String),
     Project(String),
 }
@@ -77,6 +84,9 @@ impl Setting {
             Self::Include(_) => "copy.include",
             Self::Exclude(_) => "copy.exclude",
             Self::Threads(_) => "copy.threads",
+            Self::KeepBase(_) => "copy.keep_base",
+            Self::MaxSize(_) => "state.max_size",
+            Self::MinFree(_) => "state.min_free",
             Self::ActorType(_) => "actor_type",
             Self::Project(_) => "project",
         }
@@ -93,6 +103,9 @@ impl Setting {
             "copy.include" => Self::Include(patterns(text.split(':').map(str::to_owned))?),
             "copy.exclude" => Self::Exclude(patterns(text.split(':').map(str::to_owned))?),
             "copy.threads" => Self::Threads(threads(text.parse().map_err(|_| bad_threads(text))?)?),
+            "copy.keep_base" => Self::KeepBase(parse_size(text)?),
+            "state.max_size" => Self::MaxSize(parse_size(text)?),
+            "state.min_free" => Self::MinFree(MinFree::parse(text)?),
             "actor_type" => Self::ActorType(actor_type(text)?),
             "project" => Self::Project(word(text)?),
             "sandbox.custom_strategies" => {
@@ -124,6 +137,9 @@ impl Setting {
                 return also_decided(settings, key, origin);
             }
             Self::Threads(threads) => settings.threads = Some(threads),
+            Self::KeepBase(bytes) => settings.keep_base = Some(bytes),
+            Self::MaxSize(bytes) => settings.max_size = bytes,
+            Self::MinFree(floor) => settings.min_free = floor,
             Self::ActorType(actor_type) => settings.actor_type = Some(actor_type),
             Self::Project(project) => settings.project = Some(project),
         }
@@ -224,6 +240,9 @@ mod tests {
             ("copy.include", "src/**:docs/**"),
             ("copy.exclude", "target"),
             ("copy.threads", "4"),
+            ("copy.keep_base", "10MiB"),
+            ("state.max_size", "5 GB"),
+            ("state.min_free", "3%"),
             ("actor_type", "agt"),
             ("project", "shop"),
         ];
@@ -258,6 +277,9 @@ mod tests {
             ("copy.threads", "0"),
             ("copy.threads", "257"),
             ("copy.threads", "many"),
+            ("state.max_size", "lots"),
+            ("state.min_free", "101%"),
+            ("state.min_free", "%"),
             ("sandbox.custom_strategies", "x"),
         ];
         for (key, text) in bad {

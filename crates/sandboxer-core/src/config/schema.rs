@@ -41,6 +41,8 @@ struct SandboxSection {
 #[serde(default, deny_unknown_fields)]
 struct StateSection {
     lock_wait: Option<Spanned<String>>,
+    max_size: Option<Spanned<String>>,
+    min_free: Option<Spanned<String>>,
     scratch: Option<Spanned<String>>,
 }
 
@@ -50,6 +52,7 @@ struct CopySection {
     include: Option<Spanned<Vec<String>>>,
     exclude: Option<Spanned<Vec<String>>>,
     threads: Option<Spanned<u64>>,
+    keep_base: Option<Spanned<String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -72,6 +75,8 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<Vec<Entry>> {
     entries.add("sandbox.custom_strategies", sandbox.custom_strategies, custom_strategies)?;
     entries.text("sandbox.default_ttl", sandbox.default_ttl)?;
     entries.text("state.lock_wait", state.lock_wait)?;
+    entries.text("state.max_size", state.max_size)?;
+    entries.text("state.min_free", state.min_free)?;
     entries.text("state.scratch", state.scratch)?;
     entries
         .add("copy.include", copy.include, |list| Ok(Setting::Include(keys::patterns(list.into_iter())?)))?;
@@ -79,6 +84,7 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<Vec<Entry>> {
         .add("copy.exclude", copy.exclude, |list| Ok(Setting::Exclude(keys::patterns(list.into_iter())?)))?;
     entries.add("copy.threads", copy.threads, |count| Ok(Setting::Threads(keys::threads(count)?)))?;
     entries.text("commit.policy", document.commit.unwrap_or_default().policy)?;
+    entries.text("copy.keep_base", copy.keep_base)?;
     entries.text("actor_type", document.actor_type)?;
     entries.text("project", document.project)?;
     Ok(entries.found)
@@ -175,8 +181,11 @@ sandbox:
       class: Snapshot
 state:
   lock_wait: 30s
+  max_size: 5GB
+  min_free: 2%
   scratch: /var/scratch
 copy:
+  keep_base: 10MiB
   include: [\"src/**\"]
   exclude:
     - target

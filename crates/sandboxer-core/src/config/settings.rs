@@ -9,9 +9,42 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::keys::KEYS;
+use super::size::parse_size;
+use crate::{Error, Result};
 
 /// How long a command waits for another process that holds a lock, unless told otherwise.
 const DEFAULT_LOCK_WAIT: Duration = Duration::from_secs(10);
+
+/// What checkpoints, undo data and parked work may take together, unless told otherwise.
+const DEFAULT_MAX_SIZE: u64 = 20 << 30;
+
+/// How much of a filesystem is left free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinFree {
+    /// So many bytes.
+    Bytes(u64),
+    /// So many hundredths of its size.
+    Percent(u8),
+}
+
+impl MinFree {
+    /// Reads `5%` or a size.
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        let Some(number) = text.trim().strip_suffix('%') else { return parse_size(text).map(Self::Bytes) };
+        match number.trim().parse() {
+            Ok(percent) if percent <= 100 => Ok(Self::Percent(percent)),
+            _ => Err(Error::usage(format!("{text:?} is not a share from 0% to 100%"))),
+        }
+    }
+
+    /// In bytes, of a filesystem of `size` bytes.
+    pub fn of(self, size: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Percent(percent) => size / 100 * u64::from(percent),
+        }
+    }
+}
 
 /// What `module:` starts with where a built-in strategy is registered again.
 const BUILTIN: &str = "builtin:";
@@ -54,6 +87,12 @@ pub struct Settings {
     pub exclude: Vec<String>,
     /// `copy.threads`: how many threads copy; `None` leaves it to the strategy.
     pub threads: Option<usize>,
+    /// `copy.keep_base`: how many bytes of base content a workspace keeps for merging; `None` leaves it to the strategy.
+    pub keep_base: Option<u64>,
+    /// `state.max_size`: how many bytes checkpoints, undo data and parked work may take together.
+    pub max_size: u64,
+    /// `state.min_free`: how much of the filesystem they leave free.
+    pub min_free: MinFree,
     /// `state.scratch`: where workspaces are kept, instead of the choice by filesystem.
     pub scratch: Option<PathBuf>,
     /// `commit.policy`: policy files that every commit is held to.
@@ -79,6 +118,9 @@ impl Default for Settings {
             include: Vec::new(),
             exclude: Vec::new(),
             threads: None,
+            keep_base: None,
+            max_size: DEFAULT_MAX_SIZE,
+            min_free: MinFree::Percent(1),
             scratch: None,
             policies: Vec::new(),
             actor_type: None,
@@ -108,6 +150,14 @@ mod tests {
         assert_eq!(settings.origins.len(), KEYS.len());
         assert_eq!(settings.origin("copy.exclude"), "default");
         assert_eq!(settings.origin("no.such.key"), "default");
+    }
+
+    #[test]
+    fn a_floor_is_a_share_or_a_size() {
+        assert_eq!(MinFree::parse("2%").unwrap().of(1000), 20);
+        assert_eq!(MinFree::parse("1KiB").unwrap().of(1), 1024);
+        assert_eq!(MinFree::parse("0").unwrap().of(1000), 0);
+        assert!(MinFree::parse("200%").is_err() && MinFree::parse("much").is_err());
     }
 
     #[test]

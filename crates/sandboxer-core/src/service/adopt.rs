@@ -5,7 +5,7 @@ use super::descriptor::Descriptor;
 use super::lock::SandboxLock;
 use super::manager::SandboxManager;
 use super::orphans::subdirectories;
-use super::{Sandbox, Workspace};
+use super::{Sandbox, SandboxState, Workspace};
 use crate::Result;
 use crate::model::Phase;
 
@@ -21,7 +21,9 @@ impl SandboxManager {
             let Some(_lock) = SandboxLock::try_acquire(&directory)? else { continue };
             if let Some(sandbox) = self.store.adopt(&descriptor.sandbox, &descriptor.checkpoints)? {
                 Descriptor { sandbox: sandbox.clone(), ..descriptor }.write(&directory)?;
-                self.finish_interrupted(&sandbox)?;
+                if sandbox.state.is_open() {
+                    self.finish_interrupted(&sandbox)?;
+                }
                 adopted.push(sandbox);
             }
         }
@@ -38,7 +40,8 @@ impl SandboxManager {
         for directory in subdirectories(&self.sandboxes_dir(), "sbx_")? {
             let Ok(Some(descriptor)) = Descriptor::read(&directory) else { continue };
             let sandbox = &descriptor.sandbox;
-            let belongs = directory.ends_with(sandbox.id.as_str()) && sandbox.state.is_open();
+            let is_whole = sandbox.state.is_open() || sandbox.state == SandboxState::Parked;
+            let belongs = directory.ends_with(sandbox.id.as_str()) && is_whole;
             if belongs
                 && sandbox.workspaces.iter().all(is_on_disk)
                 && self.store.sandbox(&sandbox.id)?.is_none()

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use super::content::{per_workspace, told_rollback};
 use super::descriptor::Descriptor;
 use super::manager::{SandboxManager, counted};
+use super::park::home_of;
 use super::{CheckpointRecord, CheckpointResults, RollbackResults, Target, Workspace, names};
-use crate::model::{CheckpointId, CheckpointResult};
+use crate::model::{CheckpointId, CheckpointResult, Part};
 use crate::store::now;
 use crate::{Error, Result};
 
@@ -51,6 +52,9 @@ impl CheckpointService<'_> {
         let (_lock, target) = self.manager.lock_open(target)?;
         self.check_ability(&target)?;
         let record = self.next_record(&target, name)?;
+        let places: Vec<PathBuf> =
+            target.workspaces.iter().filter_map(home_of).map(Path::to_path_buf).collect();
+        self.manager.make_room(&target.sandbox.id, &places, "a checkpoint")?;
         let told = |results: &CheckpointResults| told_checkpoint(&record, results);
         self.manager.logged(&target.sandbox.id, "checkpoint", || self.take_all(&target, &record), told)
     }
@@ -96,7 +100,9 @@ impl CheckpointService<'_> {
         let snapshots = paths.iter().filter_map(|(name, path)| Some((name.clone(), path.clone()?))).collect();
         let record = CheckpointRecord { snapshots, ..record.clone() };
         self.manager.store.add_checkpoint(&target.sandbox.id, &record)?;
+        let fits = self.manager.account_checkpoint(target, &record.id);
         self.describe(target)?;
+        fits?;
         let result = |path: Option<PathBuf>| CheckpointResult {
             checkpoint_id: record.id.clone(),
             plan_id: target.sandbox.plan_id.clone(),
@@ -148,6 +154,7 @@ impl CheckpointService<'_> {
         let (_lock, target) = self.manager.lock_open(target)?;
         let record = self.get(&target, name)?;
         self.manager.store.pin_checkpoint(&target.sandbox.id, &record.id, pinned)?;
+        self.manager.store.pin(&target.sandbox.id, "checkpoint", record.id.as_str(), pinned)?;
         self.describe(&target)
     }
 
@@ -164,29 +171,12 @@ impl CheckpointService<'_> {
         }
         self.manager.store.remove_checkpoints(&target.sandbox.id, &ids)?;
         self.describe(&target)?;
-        old.iter().try_for_each(|record| self.remove_content(&target, record))?;
+        for record in &old {
+            self.manager.store.forget(&target.sandbox.id, "checkpoint", record.id.as_str())?;
+            self.manager.drop_part(&target.sandbox.workspaces, &Part::Checkpoint(record.id.clone()))?;
+        }
         Ok(ids)
     }
-
-    fn remove_content(&self, target: &Target, record: &CheckpointRecord) -> Result<()> {
-        for (name, path) in &record.snapshots {
-            let workspace = target.sandbox.workspace(name);
-            if workspace.is_some_and(|workspace| is_kept_alone(workspace, path)) {
-                self.manager.remove_dir(path)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Whether a snapshot is an entry of its own in the place where file strategies keep them. Anything else (a layer that
-/// others stand on, a tag) is left to the strategy's clean-up.
-fn is_kept_alone(workspace: &Workspace, path: &Path) -> bool {
-    let Some(own) = workspace.sandbox_ref.text("dir") else { return false };
-    let below = path.strip_prefix(Path::new(own).join("checkpoints")).ok();
-    below.is_some_and(|rest| {
-        matches!(rest.components().collect::<Vec<_>>()[..], [std::path::Component::Normal(_)])
-    })
 }
 
 fn check_covered(target: &Target, record: &CheckpointRecord) -> Result<()> {

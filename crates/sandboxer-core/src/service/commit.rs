@@ -255,15 +255,15 @@ impl SandboxManager {
         workspaces: PerWorkspace<CommitResult>,
     ) -> Result<TargetCommit> {
         self.end_logged(operation, &commit_end(operation, "done", &digest, &workspaces))?;
+        // The commit stands, whatever comes of making room.
+        let _ = self.keep_within_budget(Some(&operation.sandbox_id), None);
         Ok(TargetCommit { op_id: operation.id.clone(), digest, workspaces })
     }
 
-    /// Writes down how a commit or an undo ended. What an undo took back is marked in the same transaction.
+    /// Writes down how a commit or an undo ended, what is kept of it, and what an undo took back, all in one.
     pub(super) fn end_logged(&self, operation: &Operation, end: &OperationEnd) -> Result<()> {
-        match undone_by(operation) {
-            Some(undone) => self.store.end_undo(end, &undone),
-            None => self.store.end(end),
-        }
+        let undo_bytes = end.details["undo_bytes"].as_u64();
+        self.store.end_commit(end, &operation.sandbox_id, undo_bytes, undone_by(operation).as_ref())
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::manager::{SandboxManager, counted, in_workspace};
-use super::{RollbackResults, Sandbox, Target, TargetDiff, Workspace, WorkspaceDiff};
+use super::{RollbackResults, Sandbox, SandboxState, Target, TargetDiff, Workspace, WorkspaceDiff};
 use crate::model::{Change, DiffKind, RelPath, RollbackResult};
 use crate::{Error, Result};
 
@@ -130,6 +130,10 @@ impl SandboxManager {
             state if state.is_live() => Err(Error::Busy {
                 path: self.sandbox_dir(&sandbox.id),
                 holder: Some(format!("sandbox {} is {}", sandbox.name, state.as_str())),
+            }),
+            SandboxState::Parked => Err(Error::Refused {
+                reason: format!("sandbox {} is parked", sandbox.name),
+                hint: Some(format!("take it up again: `sandbox unpark {}`", sandbox.name)),
             }),
             _ => Err(Error::not_found("sandbox", sandbox.name.as_str())),
         }

@@ -6,29 +6,68 @@ use serde_json::json;
 
 use super::lock::SandboxLock;
 use super::manager::{SandboxManager, explain, new_operation};
-use super::{GcReport, Operation, Sandbox, SandboxState, Target};
+use super::{Ended, GcReport, Operation, Sandbox, SandboxState, Target, Uncommitted, Workspace};
 use crate::Result;
 use crate::model::SandboxId;
 use crate::store::{OperationEnd, now};
 
 impl SandboxManager {
-    /// Removes a sandbox with everything that belongs to it but the resource. Destroying a destroyed one is fine. A
-    /// failure leaves it `destroying`; call again.
-    pub fn destroy(&self, target: &Target) -> Result<()> {
+    /// Ends a sandbox: removes everything that belongs to it but the resource. What it holds of uncommitted work is put
+    /// away or thrown away, as asked. Ending what has ended is fine. A failure leaves it `destroying`; call again.
+    pub fn destroy(&self, target: &Target, uncommitted: Uncommitted) -> Result<Ended> {
         let id = &target.sandbox.id;
         self.permit_on(target, "destroy")?;
-        if !target.sandbox.state.is_live() {
-            return Ok(());
+        if target.sandbox.state.is_gone() {
+            return Ok(Ended::Already(target.sandbox.state));
         }
         let _lock = self.lock(id)?;
         self.recover_before_destroy(&target.sandbox)?;
         match self.store.sandbox(id)? {
-            Some(sandbox) if sandbox.state.is_live() => self.destroy_locked(&sandbox),
-            _ => {
+            Some(sandbox) if !sandbox.state.is_gone() => self.end_locked(sandbox, uncommitted, "destroyed"),
+            found => {
                 self.drop_dir_of_closed(id);
-                Ok(())
+                Ok(Ended::Already(found.map_or(SandboxState::Destroyed, |s| s.state)))
             }
         }
+    }
+
+    /// Ends a sandbox whose lock the caller holds.
+    fn end_locked(&self, sandbox: Sandbox, uncommitted: Uncommitted, why: &str) -> Result<Ended> {
+        if uncommitted == Uncommitted::Discard {
+            self.destroy_locked(&sandbox)?;
+            return Ok(Ended::Destroyed);
+        }
+        if sandbox.state == SandboxState::Parked {
+            return Ok(Ended::Already(SandboxState::Parked));
+        }
+        let target = Target { workspaces: sandbox.workspaces.clone(), sandbox };
+        match self.pending(&target) {
+            0 => self.destroy_locked(&target.sandbox).map(|()| Ended::Destroyed),
+            changes => {
+                self.park_locked(&target, changes, why)?;
+                Ok(Ended::Parked { changes })
+            }
+        }
+    }
+
+    /// How many paths differ in what is isolated. Where nobody can tell, something does.
+    fn pending(&self, target: &Target) -> usize {
+        if !target.sandbox.state.is_open() {
+            return 0;
+        }
+        let isolated = |w: &&Workspace| self.capabilities_of(w).is_ok_and(|can| can.isolates);
+        let workspaces: Vec<_> = target.workspaces.iter().filter(isolated).cloned().collect();
+        let unknown = target.workspaces.iter().any(|w| self.capabilities_of(w).is_err());
+        let isolated = Target { workspaces, ..target.clone() };
+        match self.diff_unasked(&isolated, &[]) {
+            Ok(diff) => diff.workspaces.iter().map(|w| w.entries.len()).sum::<usize>() + usize::from(unknown),
+            Err(_) => 1,
+        }
+    }
+
+    /// Removes a parked sandbox whose lock the caller holds.
+    pub(super) fn discard_locked(&self, sandbox: &Sandbox) -> Result<()> {
+        self.destroy_locked(sandbox)
     }
 
     /// A commit that was decided is finished before its sandbox goes; unless there is nothing left to commit to.
@@ -66,8 +105,8 @@ impl SandboxManager {
     /// Taking the lock of a sandbox that is gone has made its directory again. Where it cannot be removed, somebody else
     /// has just done the same and will try too.
     pub(super) fn drop_dir_of_closed(&self, id: &SandboxId) {
-        let live = self.store.sandbox(id).map(|found| found.is_some_and(|sandbox| sandbox.state.is_live()));
-        if matches!(live, Ok(false)) {
+        let there = self.store.sandbox(id).map(|found| found.is_some_and(|sandbox| !sandbox.state.is_gone()));
+        if matches!(there, Ok(false)) {
             let _ = self.remove_dir(&self.sandbox_dir(id));
         }
     }
@@ -80,47 +119,57 @@ impl SandboxManager {
         (self.parts.remove_tree)(path)
     }
 
-    /// Ends sandboxes whose time is up; those with uncommitted changes are kept and reported. One query where there are
-    /// none.
+    /// Ends sandboxes whose time is up; uncommitted work is parked. One query where there are none.
     pub fn enforce_ttl(&self) -> Result<GcReport> {
-        self.end_expired(false)
+        self.end_expired(Uncommitted::Park, false)
     }
 
-    fn end_expired(&self, dry_run: bool) -> Result<GcReport> {
+    fn end_expired(&self, uncommitted: Uncommitted, dry_run: bool) -> Result<GcReport> {
         let mut report = GcReport::default();
         for sandbox in self.store.expired(now())? {
-            match self.end_one_expired(&sandbox, dry_run) {
-                Ok(true) => report.expired.push(sandbox.id),
-                Ok(false) => report.kept.push(sandbox.id),
+            match self.end_one_expired(&sandbox, uncommitted, dry_run) {
+                Ok(Some(Ended::Parked { .. })) => report.parked.push(sandbox.id),
+                Ok(Some(_)) => report.expired.push(sandbox.id),
+                Ok(None) => report.kept.push(sandbox.id),
                 Err(error) => report.failed.push(format!("sandbox {}: {}", sandbox.name, explain(&error))),
             }
         }
         Ok(report)
     }
 
-    /// False where it has to be kept: somebody is at work in it, or has left something.
-    fn end_one_expired(&self, sandbox: &Sandbox, dry_run: bool) -> Result<bool> {
-        let Some(_lock) = SandboxLock::try_acquire(&self.sandbox_dir(&sandbox.id))? else { return Ok(false) };
+    /// `None` where somebody is at work in it.
+    fn end_one_expired(
+        &self,
+        sandbox: &Sandbox,
+        uncommitted: Uncommitted,
+        dry_run: bool,
+    ) -> Result<Option<Ended>> {
+        let Some(_lock) = SandboxLock::try_acquire(&self.sandbox_dir(&sandbox.id))? else { return Ok(None) };
         self.recover_operations(&sandbox.id)?;
         let Some(sandbox) = self.store.sandbox(&sandbox.id)?.filter(|sandbox| sandbox.state.is_open()) else {
             self.drop_dir_of_closed(&sandbox.id);
-            return Ok(true);
+            return Ok(Some(Ended::Destroyed));
         };
-        let target = Target { workspaces: sandbox.workspaces.clone(), sandbox };
-        let pending = self.diff_unasked(&target, &[])?.workspaces.iter().any(|w| !w.entries.is_empty());
-        if !pending && !dry_run {
-            self.destroy_locked(&target.sandbox)?;
+        if !dry_run {
+            return self.end_locked(sandbox, uncommitted, "its time was up").map(Some);
         }
-        Ok(!pending)
+        let target = Target { workspaces: sandbox.workspaces.clone(), sandbox };
+        Ok(Some(match self.pending(&target) {
+            changes if changes > 0 && uncommitted == Uncommitted::Park => Ended::Parked { changes },
+            _ => Ended::Destroyed,
+        }))
     }
 
-    /// Ends what has expired and removes what nobody owns; a dry run only says what it would do.
-    pub fn gc(&self, dry_run: bool) -> Result<GcReport> {
+    /// Ends what has expired, removes what nobody owns and keeps within the budgets; a dry run only says what it would do.
+    pub fn gc(&self, uncommitted: Uncommitted, dry_run: bool) -> Result<GcReport> {
         if !dry_run {
             self.recover()?;
         }
-        let mut report = self.end_expired(dry_run)?;
+        let mut report = self.end_expired(uncommitted, dry_run)?;
         self.remove_orphans(None, dry_run, &mut report)?;
+        if !dry_run {
+            self.keep_within_budget(None, None)?;
+        }
         Ok(report)
     }
 }

@@ -32,6 +32,8 @@ pub struct ManagerParts {
     pub progress: Arc<dyn Progress>,
     /// Says when to stop.
     pub cancel: CancelFlag,
+    /// Hears, in words, of everything that is removed to keep within the budgets.
+    pub on_removal: Arc<dyn Fn(&str) + Send + Sync>,
     /// Removes a file, or a directory with everything in it, following no link, however deep it is. Missing is fine.
     pub remove_tree: fn(&Path) -> Result<()>,
 }

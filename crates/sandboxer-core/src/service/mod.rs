@@ -13,11 +13,14 @@
 //! | `undo.rs` | commits taken back, and what an operation did |
 //! | `checkpoint.rs` | the [`CheckpointService`]: name, order, keep and prune |
 //! | `lifecycle.rs` | destroy, time to live, garbage |
+//! | `park.rs` | uncommitted work put away and taken up again |
+//! | `budget.rs` | what may be kept, what goes, where the space is |
 //! | `recover.rs` | what a killed process left |
 //! | `adopt.rs` | sandboxes on disk that the store has lost |
 //! | `handler.rs` | the same for one resource of a plan, with plain results |
 
 mod adopt;
+mod budget;
 mod checkpoint;
 mod commit;
 mod commit_log;
@@ -30,11 +33,13 @@ mod lock;
 mod manager;
 mod names;
 mod orphans;
+mod park;
 mod recover;
 mod select;
 mod undo;
 mod views;
 
+pub use budget::{DiskReport, SandboxDisk};
 pub use checkpoint::CheckpointService;
 pub use handler::FileHandler;
 pub use manager::{ManagerParts, SandboxManager};

@@ -88,6 +88,7 @@ impl SandboxManager {
     fn in_use(&self, recovering: Option<&SandboxId>) -> Result<InUse> {
         let mut in_use =
             InUse { directories: HashSet::new(), inodes: HashSet::new(), in_the_making: HashSet::new() };
+        self.store.parked()?.iter().for_each(|sandbox| in_use.add(sandbox));
         for sandbox in self.store.sandboxes(false)? {
             in_use.add(&sandbox);
             if !sandbox.state.is_open() && recovering != Some(&sandbox.id) {
@@ -134,7 +135,7 @@ impl SandboxManager {
 
     /// A sandbox's directory without a row and without a descriptor is what a create or destroy of a lost database left.
     fn remove_if_ownerless(&self, path: &Path, dry_run: bool, report: &mut GcReport) -> Result<()> {
-        let known = self.store.sandbox(&id_of(path))?.is_some_and(|sandbox| sandbox.state.is_live());
+        let known = self.store.sandbox(&id_of(path))?.is_some_and(|sandbox| !sandbox.state.is_gone());
         if known || path.join("sandbox.json").exists() {
             return Ok(());
         }

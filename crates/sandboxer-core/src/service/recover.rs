@@ -52,6 +52,7 @@ impl SandboxManager {
                 self.remove_leftovers(id)?;
                 Ok(vec![told(id, format!("finished destroying sandbox {}", sandbox.name))])
             }
+            SandboxState::Parked => self.recover_all_operations(&sandbox),
             SandboxState::Destroyed | SandboxState::Failed => {
                 self.finish_closing(&sandbox).map(|()| Vec::new())
             }
@@ -75,7 +76,7 @@ impl SandboxManager {
             {
                 self.remove_half_made(&sandbox).map(drop)
             }
-            Some(sandbox) if sandbox.state.is_live() => self.recover_all_operations(&sandbox).map(drop),
+            Some(sandbox) if !sandbox.state.is_gone() => self.recover_all_operations(&sandbox).map(drop),
             _ => Ok(()),
         }
     }
@@ -105,6 +106,10 @@ impl SandboxManager {
                 }
             }
             ("commit" | "undo", _) => self.end_quietly(operation, "aborted", "interrupted"),
+            ("park", _) if sandbox.state.is_open() => {
+                self.finish_parking(&target, operation)?;
+                Ok(told(&sandbox.id, format!("finished parking sandbox {}", sandbox.name)))
+            }
             _ => self.end_quietly(operation, "failed", "interrupted"),
         }
     }

@@ -26,6 +26,8 @@ pub enum SandboxState {
     Active,
     /// Being removed.
     Destroying,
+    /// Put away: its uncommitted work is kept, and can be brought back.
+    Parked,
     /// Gone.
     Destroyed,
     /// Could not be made.
@@ -40,7 +42,12 @@ impl SandboxState {
 
     /// Whether it holds its name and its plan's place.
     pub fn is_live(self) -> bool {
-        !matches!(self, Self::Destroyed | Self::Failed)
+        !matches!(self, Self::Parked | Self::Destroyed | Self::Failed)
+    }
+
+    /// Whether nothing is left of it.
+    pub fn is_gone(self) -> bool {
+        matches!(self, Self::Destroyed | Self::Failed)
     }
 
     /// The word for it, in JSON and in the store.
@@ -51,6 +58,7 @@ impl SandboxState {
             Self::Ready => "ready",
             Self::Active => "active",
             Self::Destroying => "destroying",
+            Self::Parked => "parked",
             Self::Destroyed => "destroyed",
             Self::Failed => "failed",
         }
@@ -242,12 +250,70 @@ pub struct Operation {
     pub details: Value,
 }
 
+/// What becomes of uncommitted work when a sandbox ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uncommitted {
+    /// It is put away and can be brought back.
+    Park,
+    /// It is thrown away.
+    Discard,
+}
+
+/// How a sandbox ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Nothing is left of it.
+    Destroyed,
+    /// It held work, which is parked.
+    Parked {
+        /// How many paths differ.
+        changes: usize,
+    },
+    /// It had ended before.
+    Already(SandboxState),
+}
+
+/// A parked sandbox.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ParkedSandbox {
+    /// The sandbox.
+    #[serde(flatten)]
+    pub sandbox: Sandbox,
+    /// Since when.
+    pub parked_at: Timestamp,
+    /// What it takes on disk.
+    pub bytes: u64,
+    /// How many paths differed, and why it was parked.
+    pub summary: String,
+    /// Whether budgets leave it alone.
+    pub pinned: bool,
+}
+
+/// What is kept of what was: something that budgets may remove.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KeptItem {
+    /// Whose.
+    pub sandbox_id: SandboxId,
+    /// `undo`, `checkpoint` or `parked`.
+    pub kind: String,
+    /// The operation, the checkpoint or the sandbox.
+    pub item: String,
+    /// What it takes on disk.
+    pub bytes: u64,
+    /// Since when.
+    pub created_at: Timestamp,
+    /// Whether budgets leave it alone.
+    pub pinned: bool,
+}
+
 /// What a clean-up found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GcReport {
     /// Sandboxes ended because their time was up.
     pub expired: Vec<SandboxId>,
-    /// Sandboxes whose time is up but which hold uncommitted changes: kept.
+    /// Sandboxes whose time is up and whose uncommitted work was parked.
+    pub parked: Vec<SandboxId>,
+    /// Sandboxes whose time is up but which somebody is at work in: kept.
     pub kept: Vec<SandboxId>,
     /// Directories that no sandbox owned.
     pub removed: Vec<PathBuf>,

@@ -7,6 +7,7 @@
 
 mod checkpoints;
 mod convert;
+mod kept;
 mod operations;
 mod sandboxes;
 mod schema;

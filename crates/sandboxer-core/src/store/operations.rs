@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use rusqlite::{Connection, Params, Row, Transaction, params};
 use serde_json::Value;
 
-use super::Store;
 use super::convert::{from_json, now, optional_time, time, to_json};
+use super::{Store, kept};
 use crate::Result;
 use crate::model::{OpId, SandboxId};
 use crate::service::Operation;
@@ -58,11 +58,22 @@ impl Store {
         self.write("log an operation", |t| end(t, operation))
     }
 
-    /// Writes down how an undo ended, and that what it took back is taken back (or, if that was an undo itself, that what it
-    /// had taken back is there again).
-    pub fn end_undo(&self, operation: &OperationEnd, undone: &OpId) -> Result<()> {
+    /// Writes down how a commit or an undo of `sandbox` ended, and what is kept for taking it back. What an undo took
+    /// back is marked so (or, if that was an undo itself, what it had taken back is there again).
+    pub fn end_commit(
+        &self,
+        operation: &OperationEnd,
+        sandbox: &SandboxId,
+        undo_bytes: Option<u64>,
+        undone: Option<&OpId>,
+    ) -> Result<()> {
         self.write("log an operation", |t| {
             end(t, operation)?;
+            if let Some(bytes) = undo_bytes {
+                kept::insert(t, sandbox, "undo", operation.id.as_str(), bytes)?;
+            }
+            let Some(undone) = undone else { return Ok(()) };
+            kept::remove(t, sandbox, "undo", undone.as_str())?;
             let sql = "UPDATE operations SET state = 'done' WHERE id =
                        (SELECT details ->> 'undoes' FROM operations WHERE id = ?1)";
             t.prepare_cached(sql)?.execute([undone.as_str()])?;

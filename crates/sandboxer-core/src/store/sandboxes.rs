@@ -7,7 +7,7 @@ use rusqlite::{Connection, Params, Row, Rows, Transaction, params};
 
 use super::convert::{from_json, from_word, optional_time, time, to_json};
 use super::operations::{self, OperationEnd};
-use super::{Store, checkpoints};
+use super::{Store, checkpoints, kept};
 use crate::Result;
 use crate::model::{PlanId, SandboxId, SandboxRef};
 use crate::service::{CheckpointRecord, Operation, Sandbox, SandboxState, Workspace};
@@ -18,7 +18,7 @@ const SELECT: &str = "
            w.name, w.resource, w.requested_strategy, w.reason, w.ref
     FROM sandboxes s JOIN workspaces w ON w.sandbox_id = s.id WHERE ";
 const NEWEST_FIRST: &str = " ORDER BY s.created_at DESC, s.seq DESC, w.position";
-const LIVE: &str = "s.state NOT IN ('destroyed', 'failed')";
+const LIVE: &str = "s.state NOT IN ('destroyed', 'failed', 'parked')";
 
 /// How a new sandbox gets its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,50 @@ impl Store {
     /// Live sandboxes, newest first; all that ever were, if asked for.
     pub fn sandboxes(&self, all: bool) -> Result<Vec<Sandbox>> {
         self.read("list the sandboxes", |c| select(c, if all { "1" } else { LIVE }, []))
+    }
+
+    /// Parked sandboxes, newest first.
+    pub fn parked(&self) -> Result<Vec<Sandbox>> {
+        self.read("list what is parked", |c| select(c, "s.state = 'parked'", []))
+    }
+
+    /// Puts a sandbox away: its name and its plan's place are free, what it keeps is on record, and the operation that
+    /// did it is done, in one.
+    pub fn park(&self, id: &SandboxId, bytes: u64, end: &OperationEnd) -> Result<()> {
+        self.write("park a sandbox", |t| {
+            set_state(t, id, SandboxState::Parked)?;
+            t.prepare_cached("UPDATE workspaces SET live = 0 WHERE sandbox_id = ?1")?
+                .execute([id.as_str()])?;
+            kept::insert(t, id, "parked", id.as_str(), bytes)?;
+            operations::end(t, end)
+        })
+    }
+
+    /// Takes a parked sandbox up again, under a free name and without a time to end, in one. Where another sandbox has its
+    /// plan's place by now, it gets a plan of its own.
+    pub fn unpark(
+        &self,
+        sandbox: &Sandbox,
+        naming: &Naming,
+        end: &OperationEnd,
+    ) -> Result<Result<String, Box<Sandbox>>> {
+        self.write("take up a parked sandbox", |t| {
+            let name = match naming {
+                Naming::Derived(stem) => free_name(t, stem)?,
+                Naming::Exact(name) => match holder_of(t, name)? {
+                    Some(holder) => return Ok(Err(Box::new(holder))),
+                    None => name.clone(),
+                },
+            };
+            let plan = if is_plan_taken(t, sandbox)? { PlanId::generate() } else { sandbox.plan_id.clone() };
+            let sql = "UPDATE sandboxes SET state = 'ready', name = ?2, plan_id = ?3, expires_at = NULL WHERE id = ?1";
+            t.prepare_cached(sql)?.execute(params![sandbox.id.as_str(), name, plan.as_str()])?;
+            let sql = "UPDATE workspaces SET live = 1, plan_id = ?2 WHERE sandbox_id = ?1";
+            t.prepare_cached(sql)?.execute(params![sandbox.id.as_str(), plan.as_str()])?;
+            kept::remove(t, &sandbox.id, "parked", sandbox.id.as_str())?;
+            operations::end(t, end)?;
+            Ok(Ok(name))
+        })
     }
 
     /// One sandbox, whatever its state.
@@ -171,6 +215,7 @@ impl Store {
             set_state(t, id, state)?;
             t.prepare_cached("UPDATE workspaces SET live = 0 WHERE sandbox_id = ?1")?
                 .execute([id.as_str()])?;
+            t.prepare_cached("DELETE FROM kept WHERE sandbox_id = ?1")?.execute([id.as_str()])?;
             t.prepare_cached("DELETE FROM checkpoints WHERE sandbox_id = ?1")?
                 .execute([id.as_str()])
                 .map(drop)

@@ -9,7 +9,8 @@ use rusqlite::{Connection, TransactionBehavior};
 pub const FORMAT: u32 = MIGRATIONS.len() as u32;
 
 /// `MIGRATIONS[n]` leads from format n to n + 1. Never change a released one: add another.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE sandboxes (
         seq INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
@@ -68,7 +69,23 @@ const MIGRATIONS: &[&str] = &["
     ) STRICT;
     CREATE INDEX operations_by_sandbox ON operations (sandbox_id);
     CREATE INDEX operations_unfinished ON operations (sandbox_id) WHERE state IN ('running', 'decided');
-"];
+",
+    "
+    DROP INDEX sandboxes_by_live_name;
+    CREATE UNIQUE INDEX sandboxes_by_live_name ON sandboxes (name)
+        WHERE state NOT IN ('destroyed', 'failed', 'parked');
+    CREATE TABLE kept (
+        seq INTEGER PRIMARY KEY,
+        sandbox_id TEXT NOT NULL REFERENCES sandboxes (id),
+        kind TEXT NOT NULL,
+        item TEXT NOT NULL,
+        bytes INTEGER NOT NULL,
+        created_at INTEGER NOT NULL,
+        pinned INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (sandbox_id, kind, item)
+    ) STRICT;
+",
+];
 
 /// The format of the open database; 0 where it is empty.
 pub(super) fn version(connection: &Connection) -> rusqlite::Result<u32> {

@@ -6,6 +6,7 @@
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
 use jiff::Timestamp;
@@ -121,6 +122,16 @@ impl Ui {
         if !self.json {
             let _ = writeln!(io::stderr(), "{} {text}", self.paint_err(style::WARN, "warning:"));
         }
+    }
+
+    /// Warns of what is removed to keep within the budgets, whenever that happens.
+    pub fn removal_teller(&self) -> Arc<dyn Fn(&str) + Send + Sync> {
+        let (json, warning) = (self.json, self.paint_err(style::WARN, "warning:"));
+        Arc::new(move |told| {
+            if !json {
+                let _ = writeln!(io::stderr(), "{warning} {}", sentence(told));
+            }
+        })
     }
 
     /// `text` in that style on stdout.

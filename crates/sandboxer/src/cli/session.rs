@@ -79,6 +79,7 @@ impl App {
             type_files: self.places.type_files()?,
             progress: progress::for_terminal(self.quiet || self.ui.json),
             cancel: signals.cancel_flag(),
+            on_removal: self.ui.removal_teller(),
             ..Setup::quiet(&self.places.home)
         };
         let manager = wiring::open(setup)?;
@@ -109,6 +110,10 @@ impl App {
     fn tell_expired(&self, report: &GcReport) {
         for id in &report.expired {
             self.ui.note(format_args!("sandbox {id} had expired with nothing pending, and was removed"));
+        }
+        for id in &report.parked {
+            self.ui.note(format_args!("sandbox {id} had expired with uncommitted work, and was parked"));
+            self.ui.next("bring it back:", &format!("sandbox unpark {id}"));
         }
         for failure in &report.failed {
             self.ui.warn(output::sentence(failure));

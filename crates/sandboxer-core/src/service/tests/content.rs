@@ -30,7 +30,7 @@ fn first_use_makes_a_sandbox_active_and_nothing_else_does() {
     assert_eq!(manager.find("proj").unwrap().sandbox.state, SandboxState::Ready);
     manager.mark_active(&target).unwrap();
     assert_eq!(manager.find("proj").unwrap().sandbox.state, SandboxState::Active);
-    manager.destroy(&target).unwrap();
+    manager.destroy(&target, Uncommitted::Discard).unwrap();
     manager.mark_active(&target).unwrap();
     assert_eq!(manager.find_any("proj").unwrap().sandbox.state, SandboxState::Destroyed);
 }
@@ -153,7 +153,7 @@ fn one_writer_at_a_time_but_readers_go_on() {
 fn a_sandbox_that_went_away_is_not_found_and_not_made_again() {
     let world = World::new();
     let (manager, target) = world.one();
-    manager.destroy(&manager.find("proj").unwrap()).unwrap();
+    manager.destroy(&manager.find("proj").unwrap(), Uncommitted::Discard).unwrap();
     assert!(matches!(manager.write(&target, &path("a"), b""), Err(Error::NotFound { .. })));
     assert_eq!(world.leftovers(), [""; 0]);
     let gone = manager.find_any("proj").unwrap();
@@ -165,7 +165,7 @@ fn a_sandbox_that_is_being_made_or_removed_says_so() {
     let world = World::new();
     let (manager, target) = world.one();
     world.script.at("cleanup", Fault::Fail);
-    manager.destroy(&target).unwrap_err();
+    manager.destroy(&target, Uncommitted::Discard).unwrap_err();
     let leaving = manager.find("proj").unwrap();
     let error = manager.diff(&leaving, &[]).unwrap_err();
     assert!(error.to_string().contains("sandbox proj is destroying"), "{error}");
@@ -186,7 +186,7 @@ fn every_use_case_asks_for_permission() {
         ("checkpoint", |m, t| m.checkpoint(t, None).map(drop)),
         ("checkpoint", |m, t| m.checkpoint_service().prune(t, 0).map(drop)),
         ("restore", |m, t| m.restore(t, "cp-1").map(drop)),
-        ("destroy", |m, t| m.destroy(t)),
+        ("destroy", |m, t| m.destroy(t, Uncommitted::Discard).map(drop)),
     ];
     for (action, use_case) in cases {
         let parts = ManagerParts { permissions: Arc::new(AllBut(action)), ..world.parts() };

@@ -11,7 +11,7 @@ fn looking_at_a_state_that_is_not_there_makes_nothing() {
     assert_eq!(manager.list(true).unwrap(), []);
     assert_eq!(manager.recover().unwrap(), []);
     assert_eq!(manager.enforce_ttl().unwrap(), GcReport::default());
-    assert_eq!(manager.gc(false).unwrap(), GcReport::default());
+    assert_eq!(manager.gc(Uncommitted::Park, false).unwrap(), GcReport::default());
     assert_eq!(manager.adopt().unwrap(), []);
     assert!(manager.log(None, 10).unwrap().is_empty());
     assert!(manager.find("x").is_err());
@@ -67,7 +67,7 @@ fn a_plan_place_is_free_again_after_destroy() {
     let x = world.resource("x");
     let manager = world.manager();
     let first = manager.get_or_create_sandbox(&with_plan("p", &[&x])).unwrap().sandbox;
-    manager.destroy(&manager.find("x").unwrap()).unwrap();
+    manager.destroy(&manager.find("x").unwrap(), Uncommitted::Discard).unwrap();
     let second = manager.get_or_create_sandbox(&with_plan("p", &[&x])).unwrap();
     assert!(second.created);
     assert_ne!(second.sandbox.id, first.id);

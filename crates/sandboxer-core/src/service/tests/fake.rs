@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::contract::{Capabilities, SandboxStrategy};
 use crate::model::{
     Change, CheckpointId, CommitRequest, CommitResult, Conflict, DiffEntry, DiffKind, DiffView, Node,
-    NodeType, OpId, Phase, PlanId, RelPath, Resource, RollbackResult, SandboxRef,
+    NodeType, OpId, Part, Phase, PlanId, RelPath, Resource, RollbackResult, SandboxRef,
 };
 use crate::registry::{StrategyEntry, StrategyOptions, StrategyRegistry};
 use crate::{Error, Result};
@@ -96,6 +96,7 @@ pub fn registry(script: &Arc<Script>) -> StrategyRegistry {
         scoped_rollback: true,
         checkpoints: true,
         undo: true,
+        parts: true,
         ..Capabilities::default()
     };
     for name in ["copy_on_write", "filesystem_copy"] {
@@ -270,6 +271,16 @@ impl SandboxStrategy for Fake {
             self.script.scratch.lock().unwrap().clone().unwrap_or_else(|| self.home.join("scratch"));
         let of = resource.path().file_name().unwrap().to_str().unwrap();
         self.script.pass("create", of)?;
+        if let Some(parked) = resource.properties.get("parked").and_then(|v| v.as_str()) {
+            let (dir, mut made) = (PathBuf::from(parked), BTreeMap::new());
+            made.extend(read_tree(resource.path()));
+            made.extend(read_tree(&dir.join("tree")));
+            made.iter().for_each(|(path, content)| {
+                fs::write(dir.join("tree").join(path.as_path()), content).unwrap()
+            });
+            let again = SandboxRef::new(plan_id.clone(), resource.id.clone(), self.name.as_str());
+            return Ok(again.with_path("dir", &dir).with_path("path", &dir.join("tree")));
+        }
         let dir = scratch.join(format!("ws_{}", ulid::Ulid::generate().to_string().to_lowercase()));
         fs::create_dir_all(&dir).unwrap();
         let lock = File::open(&dir).unwrap();
@@ -393,8 +404,22 @@ impl SandboxStrategy for Fake {
 
     fn cleanup(&self, sandbox: &SandboxRef) -> Result<()> {
         let places = Places::new(sandbox);
-        self.pass("cleanup", &places)?;
-        let _ = fs::remove_dir_all(places.dir);
+        match sandbox.part()? {
+            Some(Part::Undo(operation)) => drop(fs::remove_dir_all(places.undo(&operation))),
+            Some(Part::Checkpoint(id)) => {
+                drop(fs::remove_dir_all(places.dir.join("checkpoints").join(id.as_str())));
+            }
+            Some(Part::Unchanged) => {
+                self.pass("park", &places)?;
+                let (base, tree) = (read_tree(&places.base()), read_tree(&places.tree()));
+                let same = tree.iter().filter(|(path, content)| base.get(*path) == Some(content));
+                same.for_each(|(path, _)| fs::remove_file(places.tree().join(path.as_path())).unwrap());
+            }
+            None => {
+                self.pass("cleanup", &places)?;
+                let _ = fs::remove_dir_all(places.dir);
+            }
+        }
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod adopt;
+mod budget;
 mod checkpoint;
 mod commit;
 mod content;
@@ -10,6 +11,7 @@ mod fake;
 mod handler;
 mod lifecycle;
 mod orphans;
+mod park;
 mod race;
 mod recover;
 mod select;
@@ -36,6 +38,7 @@ use fake::{Fault, Script};
 /// A state directory, resources, and a script for the strategies. Managers come and go over it, as processes do.
 struct World {
     temp: TempDir,
+    removals: Arc<std::sync::Mutex<Vec<String>>>,
     script: Arc<Script>,
     cancel: CancelFlag,
 }
@@ -43,15 +46,22 @@ struct World {
 impl World {
     fn new() -> Self {
         let temp = tempfile::tempdir().unwrap();
-        Self { temp, script: Arc::default(), cancel: CancelFlag::default() }
+        Self { temp, removals: Arc::default(), script: Arc::default(), cancel: CancelFlag::default() }
     }
 
     fn home(&self) -> PathBuf {
         self.temp.path().join("home")
     }
 
+    /// What was removed for want of room since this was last asked.
+    fn removals(&self) -> Vec<String> {
+        std::mem::take(&mut self.removals.lock().unwrap())
+    }
+
     fn parts(&self) -> ManagerParts {
+        let removals = self.removals.clone();
         ManagerParts {
+            on_removal: Arc::new(move |told| removals.lock().unwrap().push(told.to_owned())),
             home: self.home(),
             registry: fake::registry(&self.script),
             types: ResourceTypes::embedded().unwrap(),

@@ -50,14 +50,14 @@ fn only_what_is_ours_and_unlocked_and_unnamed_is_removed() {
     [&old, &garbled].iter().for_each(|path| age(path));
     let held = File::open(&locked).unwrap();
     held.lock().unwrap();
-    let report = manager.gc(false).unwrap();
+    let report = manager.gc(Uncommitted::Park, false).unwrap();
     assert_eq!(report.removed, [garbled, old, ours]);
     assert_eq!(report.failed, [""; 0]);
     for kept in [named, theirs, locked.clone(), young, other, root.join("ws_link")] {
         assert!(kept.exists(), "{}", kept.display());
     }
     drop(held);
-    assert_eq!(manager.gc(false).unwrap().removed, [locked]);
+    assert_eq!(manager.gc(Uncommitted::Park, false).unwrap().removed, [locked]);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_live_workspace_is_safe_when_the_state_directory_is_reached_by_another_path(
     let alias = world.temp.path().join("alias");
     std::os::unix::fs::symlink(world.home(), &alias).unwrap();
     let manager = SandboxManager::open(ManagerParts { home: alias, ..world.parts() }).unwrap();
-    assert_eq!(manager.gc(false).unwrap(), GcReport::default());
+    assert_eq!(manager.gc(Uncommitted::Park, false).unwrap(), GcReport::default());
     assert_eq!(manager.read(&target, &path("a")).unwrap(), b"old");
 }
 
@@ -81,9 +81,13 @@ fn a_workspace_in_the_making_is_left_alone() {
     let id = manager.list(false).unwrap()[0].id.clone();
     let alive = lock::SandboxLock::try_acquire(&manager.sandbox_dir(&id)).unwrap().unwrap();
     let ownerless = ws(&world.home().join("scratch"), "ws_ownerless", None);
-    assert_eq!(manager.gc(false).unwrap(), GcReport::default(), "its maker may be about to name it");
+    assert_eq!(
+        manager.gc(Uncommitted::Park, false).unwrap(),
+        GcReport::default(),
+        "its maker may be about to name it"
+    );
     drop(alive);
-    manager.gc(false).unwrap();
+    manager.gc(Uncommitted::Park, false).unwrap();
     assert!(!ownerless.exists());
     assert_eq!(world.leftovers(), [""; 0]);
 }
@@ -96,7 +100,7 @@ fn work_whose_database_was_lost_is_not_garbage() {
     drop(manager);
     fs::remove_file(world.home().join("state.db")).unwrap();
     let manager = world.manager();
-    assert_eq!(manager.gc(false).unwrap(), GcReport::default());
+    assert_eq!(manager.gc(Uncommitted::Park, false).unwrap(), GcReport::default());
     assert_eq!(manager.adopt().unwrap().len(), 1);
     assert_eq!(manager.read(&target, &path("a")).unwrap(), b"mine");
 }
@@ -107,10 +111,10 @@ fn a_damaged_descriptor_of_an_unknown_sandbox_stops_the_collector() {
     let (manager, target) = world.one();
     let descriptor = manager.sandbox_dir(&target.sandbox.id).join("sandbox.json");
     fs::write(&descriptor, "{").unwrap();
-    assert_eq!(manager.gc(false).unwrap(), GcReport::default(), "the store knows it");
+    assert_eq!(manager.gc(Uncommitted::Park, false).unwrap(), GcReport::default(), "the store knows it");
     drop(manager);
     fs::remove_file(world.home().join("state.db")).unwrap();
-    let error = world.manager().gc(false).unwrap_err();
+    let error = world.manager().gc(Uncommitted::Park, false).unwrap_err();
     assert!(matches!(&error, Error::Corrupt { path, .. } if *path == descriptor), "{error}");
     assert_eq!(world.manager().adopt().unwrap(), []);
     assert_eq!(world.leftovers().len(), 2);
@@ -123,9 +127,9 @@ fn sandbox_directories_without_a_sandbox_go() {
     let stray = manager.sandboxes_dir().join("sbx_stray");
     fs::create_dir_all(&stray).unwrap();
     let held = lock::SandboxLock::try_acquire(&stray).unwrap().unwrap();
-    assert_eq!(manager.gc(false).unwrap(), GcReport::default());
+    assert_eq!(manager.gc(Uncommitted::Park, false).unwrap(), GcReport::default());
     drop(held);
-    assert_eq!(manager.gc(false).unwrap().removed, [stray]);
+    assert_eq!(manager.gc(Uncommitted::Park, false).unwrap().removed, [stray]);
     assert_eq!(world.leftovers().len(), 2);
 }
 
@@ -138,11 +142,11 @@ fn what_cannot_be_removed_or_listed_is_reported() {
     fs::write(world.home().join("scratch-roots"), format!("/{long}\n")).unwrap();
     let fail = |path: &Path| Err(Error::io("remove", path, std::io::Error::other("stuck")));
     let manager = SandboxManager::open(ManagerParts { remove_tree: fail, ..world.parts() }).unwrap();
-    let report = manager.gc(false).unwrap();
+    let report = manager.gc(Uncommitted::Park, false).unwrap();
     assert!(report.removed.is_empty());
     assert!(report.failed[0].starts_with("cannot list"), "{report:?}");
     assert_eq!(report.failed[1], format!("cannot remove {}: stuck", orphan.display()));
     fs::remove_file(world.home().join("scratch-roots")).unwrap();
     fs::create_dir(world.home().join("scratch-roots")).unwrap();
-    assert!(matches!(manager.gc(false), Err(Error::Io { step: "read", .. })));
+    assert!(matches!(manager.gc(Uncommitted::Park, false), Err(Error::Io { step: "read", .. })));
 }

@@ -48,7 +48,7 @@ fn names_are_unique_and_nobody_is_taken_for_dead() {
     let names = all_at_once(&world, 6, |_, manager| {
         manager.recover().unwrap();
         let sandbox = manager.get_or_create_sandbox(&request(&[&x])).unwrap().sandbox;
-        manager.gc(false).unwrap();
+        manager.gc(Uncommitted::Park, false).unwrap();
         sandbox.name
     });
     assert_eq!(names.iter().collect::<HashSet<_>>().len(), 6);
@@ -78,7 +78,7 @@ fn changes_of_one_sandbox_take_turns() {
 fn destroying_at_once_is_fine() {
     let world = World::new();
     let (_, target) = world.one();
-    all_at_once(&world, 4, |_, manager| manager.destroy(&target).unwrap());
+    all_at_once(&world, 4, |_, manager| manager.destroy(&target, Uncommitted::Discard).unwrap());
     assert_eq!(world.leftovers(), [""; 0]);
     let log = world.manager().log(None, 100).unwrap();
     assert_eq!(log.iter().filter(|o| o.kind == "destroy").count(), 1);
@@ -104,11 +104,13 @@ fn a_plan_made_and_destroyed_in_turns_never_overlaps() {
         for _ in 0..4 {
             let sandbox = manager.get_or_create_sandbox(&with_plan("p", &[&x])).unwrap().sandbox;
             assert!(manager.store.live_of_plan(&PlanId::from_string("p")).unwrap().len() <= 1);
-            manager.destroy(&Target { workspaces: sandbox.workspaces.clone(), sandbox }).unwrap();
+            manager
+                .destroy(&Target { workspaces: sandbox.workspaces.clone(), sandbox }, Uncommitted::Discard)
+                .unwrap();
         }
     });
     let manager = world.manager();
-    manager.gc(false).unwrap();
+    manager.gc(Uncommitted::Park, false).unwrap();
     assert_eq!(manager.list(false).unwrap(), []);
     assert_eq!(world.leftovers(), [""; 0]);
 }

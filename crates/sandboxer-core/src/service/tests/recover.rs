@@ -170,7 +170,7 @@ fn a_half_made_sandbox_can_be_destroyed_by_hand() {
     world.script.at("create.half", Fault::Die);
     dies(|| world.manager().get_or_create_sandbox(&request(&[&x])));
     let manager = world.manager();
-    manager.destroy(&manager.find("x").unwrap()).unwrap();
+    manager.destroy(&manager.find("x").unwrap(), Uncommitted::Discard).unwrap();
     assert_eq!(manager.list(false).unwrap(), []);
     assert_eq!(world.leftovers(), [""; 0]);
 }
@@ -180,7 +180,7 @@ fn a_destroy_that_died_is_finished() {
     let world = World::new();
     let (manager, target) = world.two();
     world.script.at("cleanup x", Fault::Die);
-    dies(|| manager.destroy(&target));
+    dies(|| manager.destroy(&target, Uncommitted::Discard));
     let manager = world.manager();
     assert_eq!(manager.find("x").unwrap().sandbox.state, SandboxState::Destroying);
     let recovered = manager.recover().unwrap();
@@ -197,7 +197,7 @@ fn what_cannot_be_recovered_is_told_and_holds_nobody_else_up() {
     let (manager, target) = world.two();
     let (_, other) = world.one();
     world.script.at("cleanup x", Fault::AlwaysFail);
-    manager.destroy(&target).unwrap_err();
+    manager.destroy(&target, Uncommitted::Discard).unwrap_err();
     let recovered = world.manager().recover().unwrap();
     assert!(recovered[0].failed && recovered[0].message.starts_with("workspace x: "), "{recovered:?}");
     manager.write(&other, &path("a"), b"x").unwrap();
@@ -211,7 +211,7 @@ fn a_destroy_that_keeps_failing_is_told_each_time_and_logged_once() {
     let world = World::new();
     let (manager, target) = world.one();
     world.script.at("cleanup", Fault::AlwaysFail);
-    manager.destroy(&target).unwrap_err();
+    manager.destroy(&target, Uncommitted::Discard).unwrap_err();
     let logged = manager.log(None, 100).unwrap().len();
     for _ in 0..3 {
         let told = world.manager().recover().unwrap();
@@ -230,7 +230,10 @@ fn a_sandbox_whose_strategy_is_gone_says_so_and_stays() {
     let (_, target) = world.one();
     let parts = ManagerParts { registry: crate::registry::StrategyRegistry::new(), ..world.parts() };
     let manager = SandboxManager::open(parts).unwrap();
-    for error in [manager.destroy(&target).unwrap_err(), manager.diff(&target, &[]).map(drop).unwrap_err()] {
+    for error in [
+        manager.destroy(&target, Uncommitted::Discard).unwrap_err(),
+        manager.diff(&target, &[]).map(drop).unwrap_err(),
+    ] {
         assert!(matches!(&error, Error::NotFound { what: "registered strategy", .. }), "{error}");
     }
     assert!(manager.recover().unwrap()[0].failed);

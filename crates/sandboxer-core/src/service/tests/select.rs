@@ -18,9 +18,9 @@ fn last_is_the_most_recently_created_live_one() {
     let (manager, first) = world.one();
     let (_, second) = world.one();
     assert_eq!(manager.find("@last").unwrap(), second);
-    manager.destroy(&second).unwrap();
+    manager.destroy(&second, Uncommitted::Discard).unwrap();
     assert_eq!(manager.find("@last").unwrap(), first);
-    manager.destroy(&first).unwrap();
+    manager.destroy(&first, Uncommitted::Discard).unwrap();
     assert!(matches!(manager.find("@last"), Err(Error::NotFound { what: "sandbox", .. })));
 }
 
@@ -75,7 +75,7 @@ fn destroyed_ones_are_found_only_when_asked_for() {
     let world = World::new();
     let (manager, target) = world.one();
     let id = target.sandbox.id.as_str().to_owned();
-    manager.destroy(&target).unwrap();
+    manager.destroy(&target, Uncommitted::Discard).unwrap();
     for selector in [id.as_str(), &id[..20], "proj"] {
         assert!(matches!(manager.find(selector), Err(Error::NotFound { .. })), "{selector}");
         assert_eq!(manager.find_any(selector).unwrap().sandbox.state, SandboxState::Destroyed, "{selector}");

@@ -52,7 +52,7 @@ fn what_cannot_be_taken_back_is_refused_with_a_reason() {
     assert_eq!(state_of(&manager, &committed), "done");
     let failed = manager.log(None, 1).unwrap().remove(0);
     assert!(refused(&failed).contains("did nothing"));
-    manager.destroy(&target).unwrap();
+    manager.destroy(&target, Uncommitted::Discard).unwrap();
     assert!(refused(&committed).contains("its sandbox is gone"));
 }
 

@@ -44,7 +44,7 @@ pub struct Args {
     /// Its name [default: from the resource]
     #[arg(short, long)]
     name: Option<String>,
-    /// Time to live, such as 30m, 2h or 7d; a sandbox with uncommitted changes is kept
+    /// Time to live, such as 30m, 2h or 7d; uncommitted work is parked when it is over
     #[arg(long, value_name = "DURATION")]
     ttl: Option<String>,
     /// Only what matches; can be repeated

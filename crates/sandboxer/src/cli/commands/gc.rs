@@ -1,5 +1,5 @@
 use sandboxer::wiring;
-use sandboxer_core::service::GcReport;
+use sandboxer_core::service::{GcReport, Uncommitted};
 use serde::Serialize;
 
 use crate::cli::error::CliError;
@@ -7,9 +7,9 @@ use crate::cli::output::{self, Ui, count};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
 
-/// Clean up: sandboxes whose time is over, and directories that no sandbox owns
+/// Clean up: sandboxes whose time is over, directories that no sandbox owns, and what is over budget
 ///
-/// A sandbox that holds uncommitted changes is never removed by this.
+/// Uncommitted work in a sandbox whose time is over is parked, not thrown away; `sandbox parked` lists it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -19,6 +19,9 @@ pub struct Args {
     /// Only say what would be removed
     #[arg(long)]
     dry_run: bool,
+    /// Throw uncommitted work away for good, instead of parking it
+    #[arg(long)]
+    discard: bool,
 }
 
 #[derive(Serialize)]
@@ -29,8 +32,9 @@ struct Document<'a> {
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
+    let uncommitted = if args.discard { Uncommitted::Discard } else { Uncommitted::Park };
     let report = match wiring::has_state(&app.places.home) {
-        true => app.open()?.manager.gc(args.dry_run)?,
+        true => app.open()?.manager.gc(uncommitted, args.dry_run)?,
         false => GcReport::default(),
     };
     if app.ui.json {
@@ -44,14 +48,21 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
 fn tell(ui: &mut Ui, report: &GcReport, dry_run: bool) -> Result<(), CliError> {
     let verb = if dry_run { "would remove" } else { "removed" };
     for id in &report.expired {
-        ui.line(format_args!("{verb} sandbox {id}: expired, nothing pending"))?;
+        ui.line(format_args!("{verb} sandbox {id}: its time is over"))?;
+    }
+    let park = if dry_run { "would park" } else { "parked" };
+    for id in &report.parked {
+        ui.line(format_args!("{park} sandbox {id}: its time is over, and it holds uncommitted work"))?;
     }
     for path in &report.removed {
         ui.line(format_args!("{verb} {}", output::name(path.as_os_str().as_encoded_bytes())))?;
     }
     ui.flush()?;
     for id in &report.kept {
-        ui.next("kept, expired but with uncommitted changes:", &format!("sandbox diff {id}"));
+        ui.note(format_args!("kept sandbox {id}: its time is over, and somebody is at work in it"));
+    }
+    if !report.parked.is_empty() && !dry_run {
+        ui.next("see what is parked:", "sandbox parked");
     }
     for failure in &report.failed {
         ui.warn(output::sentence(failure));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use sandboxer_core::Error;
 use sandboxer_core::model::{CommitRequest, OnConflict, PlanId};
 use sandboxer_core::policy::CommitRules;
-use sandboxer_core::service::{CreateRequest, Target, TargetDiff};
+use sandboxer_core::service::{CreateRequest, Target, TargetDiff, Uncommitted};
 use serde::Serialize;
 
 use super::commit;
@@ -252,7 +252,7 @@ impl Run {
     }
 
     fn discard(&self, app: &App) -> Result<Fate, CliError> {
-        self.session.manager.destroy(&self.target).map_err(|e| ours(e.into()))?;
+        self.session.manager.destroy(&self.target, Uncommitted::Discard).map_err(|e| ours(e.into()))?;
         app.ui.note("the changes are thrown away, the original is as it was");
         Ok(Fate::Discarded)
     }
@@ -304,7 +304,7 @@ impl Run {
 
     fn remove_if_disposable(&self) -> Result<(), CliError> {
         if self.disposable {
-            self.session.manager.destroy(&self.target).map_err(|e| ours(e.into()))?;
+            self.session.manager.destroy(&self.target, Uncommitted::Discard).map_err(|e| ours(e.into()))?;
         }
         Ok(())
     }

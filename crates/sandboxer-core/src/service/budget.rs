@@ -1,0 +1,291 @@
+//! Room: what is kept of the past is bounded, and goes oldest first.
+//!
+//! Undo data, checkpoints and parked work are on record with their size and age. Whenever something is added, the record is weighed
+//! against `state.max_size`, and the filesystem against `state.min_free`. What has to go is logged as an operation of its own and
+//! told to whoever caused it. Undo data and checkpoints go before parked work, which is the only copy of somebody's work; what is pinned stays.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::json;
+
+use super::lock::SandboxLock;
+use super::manager::{SandboxManager, new_operation};
+use super::park::home_of;
+use super::{KeptItem, Sandbox, Target, Workspace};
+use crate::model::{CheckpointId, OpId, Part, SandboxId};
+use crate::{Error, Result};
+
+/// Where the space is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DiskReport {
+    /// Sandbox by sandbox, parked ones included, the largest first.
+    pub sandboxes: Vec<SandboxDisk>,
+    /// The state database.
+    pub database: u64,
+    /// What budgets may remove, in the order in which it would go.
+    pub kept: Vec<KeptItem>,
+    /// All that is kept together.
+    pub kept_bytes: u64,
+    /// `state.max_size`.
+    pub max_size: u64,
+    /// What the filesystem of the state directory has free, and what is to be left.
+    pub free: u64,
+    /// `state.min_free`, in bytes.
+    pub min_free: u64,
+}
+
+/// What one sandbox takes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SandboxDisk {
+    /// Which.
+    pub sandbox_id: SandboxId,
+    /// Its name.
+    pub name: String,
+    /// Where it is in its life.
+    pub state: super::SandboxState,
+    /// Its copies. Blocks that a copy shares with its original are counted here too.
+    pub copies: u64,
+    /// What tells a copy from its base.
+    pub base: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// What takes commits back.
+    pub undo: u64,
+    /// Everything else.
+    pub other: u64,
+    /// All of it.
+    pub total: u64,
+}
+
+impl SandboxManager {
+    /// Where the space is.
+    pub fn disk_report(&self) -> Result<DiskReport> {
+        let mut sandboxes: Vec<SandboxDisk> = self
+            .store
+            .sandboxes(false)?
+            .into_iter()
+            .chain(self.store.parked()?)
+            .map(|s| measure(&s))
+            .collect();
+        sandboxes.sort_by_key(|disk| std::cmp::Reverse(disk.total));
+        let kept = self.store.kept()?;
+        let database = ["state.db", "state.db-wal", "state.db-shm"].map(|name| self.parts.home.join(name));
+        let (free, min_free) = self.room(&self.parts.home);
+        Ok(DiskReport {
+            sandboxes,
+            database: database.iter().map(|path| disk_use(path)).sum(),
+            kept_bytes: kept.iter().map(|item| item.bytes).sum(),
+            kept,
+            max_size: self.parts.settings.max_size,
+            free,
+            min_free,
+        })
+    }
+
+    /// Free bytes of the filesystem that holds `path`, and how many are to be left. Where nobody can tell, there is room.
+    fn room(&self, path: &Path) -> (u64, u64) {
+        let existing = path.ancestors().find(|p| p.exists()).unwrap_or(path);
+        match rustix::fs::statvfs(existing) {
+            Ok(found) => {
+                let floor = self.parts.settings.min_free.of(found.f_blocks * found.f_frsize);
+                (found.f_bavail * found.f_frsize, floor)
+            }
+            Err(_) => (u64::MAX, 0),
+        }
+    }
+
+    /// Makes sure that there is room for something new beside `places`; refuses where there is none.
+    pub(super) fn make_room(&self, held: &SandboxId, places: &[PathBuf], what: &str) -> Result<()> {
+        self.keep_within_budget(Some(held), None)?;
+        for place in places {
+            let (free, floor) = self.room(place);
+            if free < floor {
+                return Err(Error::Refused {
+                    reason: format!(
+                        "{what} would leave less free space than `state.min_free` asks for on the filesystem of {} ({free} bytes are free, {floor} are to be left)",
+                        place.display()
+                    ),
+                    hint: Some("see where the space is: `sandbox usage --disk`".to_owned()),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes what is kept, oldest first, until the budgets are met or nothing is left that may go. `held` is the sandbox
+    /// whose lock the caller holds; `spared` is not removed.
+    pub(super) fn keep_within_budget(
+        &self,
+        held: Option<&SandboxId>,
+        spared: Option<(&str, &str)>,
+    ) -> Result<()> {
+        let kept = self.store.kept()?;
+        let mut total: u64 = kept.iter().map(|item| item.bytes).sum();
+        for item in kept.into_iter().filter(|item| !item.pinned) {
+            let over = total > self.parts.settings.max_size;
+            let (free, floor) = self.room(&self.parts.home);
+            if !over && free >= floor {
+                break;
+            }
+            let is_spared = spared == Some((item.kind.as_str(), item.item.as_str()));
+            // What is being parked at this moment is not what makes room for itself.
+            let is_own_parking = item.kind == "parked" && held == Some(&item.sandbox_id);
+            if is_spared || is_own_parking {
+                continue;
+            }
+            let why = if over { "state.max_size" } else { "state.min_free" };
+            if self.remove_kept(&item, held, why)? {
+                total = total.saturating_sub(item.bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// False where somebody is at work in that sandbox.
+    fn remove_kept(&self, item: &KeptItem, held: Option<&SandboxId>, why: &str) -> Result<bool> {
+        let Some(sandbox) = self.store.sandbox(&item.sandbox_id)? else { return Ok(false) };
+        let _lock = match held == Some(&sandbox.id) {
+            true => None,
+            false => match SandboxLock::try_acquire(&self.sandbox_dir(&sandbox.id))? {
+                Some(lock) => Some(lock),
+                None => return Ok(false),
+            },
+        };
+        let told = describe(item, &sandbox);
+        let summary = format!("removed {told} to keep within `{why}`");
+        let operation = new_operation(
+            &sandbox.id,
+            "drop",
+            json!({"kind": item.kind, "item": item.item, "bytes": item.bytes, "why": why}),
+        );
+        self.store.begin(&operation)?;
+        if let Err(error) = self.remove_content(item, &sandbox) {
+            return Err(self.log_failure(&operation, error));
+        }
+        let details = operation.details.clone();
+        self.store.end(&crate::store::OperationEnd {
+            id: operation.id,
+            state: "done",
+            summary: summary.clone(),
+            details,
+        })?;
+        (self.parts.on_removal)(&summary);
+        Ok(true)
+    }
+
+    fn remove_content(&self, item: &KeptItem, sandbox: &Sandbox) -> Result<()> {
+        match item.kind.as_str() {
+            "parked" => return self.discard_locked(sandbox),
+            "checkpoint" => {
+                let id = CheckpointId::from_string(item.item.as_str());
+                self.store.remove_checkpoints(&sandbox.id, std::slice::from_ref(&id))?;
+                self.drop_part(&sandbox.workspaces, &Part::Checkpoint(id))?;
+            }
+            _ => self.drop_part(&sandbox.workspaces, &Part::Undo(OpId::from_string(item.item.as_str())))?,
+        }
+        self.store.forget(&sandbox.id, &item.kind, &item.item)
+    }
+
+    /// Has the strategies that can remove a part of their workspaces do so.
+    pub(super) fn drop_part(&self, workspaces: &[Workspace], part: &Part) -> Result<()> {
+        for workspace in workspaces {
+            if self.capabilities_of(workspace).is_ok_and(|can| can.parts) {
+                self.strategy_of(workspace)?.cleanup(&workspace.sandbox_ref.clone().for_part(part))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a new checkpoint on record; one that does not fit is taken back.
+    pub(super) fn account_checkpoint(&self, target: &Target, id: &CheckpointId) -> Result<()> {
+        let all: u64 = checkpoint_places(target).iter().map(|path| disk_use(path)).sum();
+        let kept = self.store.kept()?;
+        let is_other = |item: &&KeptItem| item.kind == "checkpoint" && item.sandbox_id == target.sandbox.id;
+        let others: u64 = kept.iter().filter(is_other).map(|item| item.bytes).sum();
+        let bytes = all.saturating_sub(others);
+        self.store.keep(&target.sandbox.id, "checkpoint", id.as_str(), bytes)?;
+        self.keep_within_budget(Some(&target.sandbox.id), Some(("checkpoint", id.as_str())))?;
+        let total: u64 = self.store.kept()?.iter().map(|item| item.bytes).sum();
+        if total <= self.parts.settings.max_size {
+            return Ok(());
+        }
+        let item = KeptItem {
+            sandbox_id: target.sandbox.id.clone(),
+            kind: "checkpoint".to_owned(),
+            item: id.to_string(),
+            bytes,
+            created_at: crate::store::now(),
+            pinned: false,
+        };
+        self.remove_content(&item, &target.sandbox)?;
+        Err(Error::Refused {
+            reason: format!(
+                "the checkpoint takes {bytes} bytes, which do not fit into `state.max_size` ({} bytes) beside what is pinned or parked",
+                self.parts.settings.max_size
+            ),
+            hint: Some("see what is kept: `sandbox usage --disk`".to_owned()),
+        })
+    }
+}
+
+/// Where a target's checkpoints are kept, as far as that is a place of their own.
+pub(super) fn checkpoint_places(target: &Target) -> Vec<PathBuf> {
+    target.workspaces.iter().filter_map(home_of).map(|home| home.join("checkpoints")).collect()
+}
+
+fn describe(item: &KeptItem, sandbox: &Sandbox) -> String {
+    match item.kind.as_str() {
+        "undo" => format!("what takes back {} of sandbox {} ({} bytes)", item.item, sandbox.name, item.bytes),
+        "checkpoint" => {
+            format!("checkpoint {} of sandbox {} ({} bytes)", item.item, sandbox.name, item.bytes)
+        }
+        _ => format!("the parked work of sandbox {} ({} bytes)", sandbox.name, item.bytes),
+    }
+}
+
+fn measure(sandbox: &Sandbox) -> SandboxDisk {
+    let mut disk = SandboxDisk {
+        sandbox_id: sandbox.id.clone(),
+        name: sandbox.name.clone(),
+        state: sandbox.state,
+        copies: 0,
+        base: 0,
+        checkpoints: 0,
+        undo: 0,
+        other: 0,
+        total: 0,
+    };
+    let homes = sandbox.workspaces.iter().filter_map(home_of);
+    for entry in homes.filter_map(|home| fs::read_dir(home).ok()).flatten().flatten() {
+        let bytes = disk_use(&entry.path());
+        disk.total += bytes;
+        match entry.file_name().to_string_lossy().as_ref() {
+            "tree" | "tree.parked" | "fresh" => disk.copies += bytes,
+            "base.manifest" | "base.pack" => disk.base += bytes,
+            "checkpoints" => disk.checkpoints += bytes,
+            "undo" => disk.undo += bytes,
+            _ => disk.other += bytes,
+        }
+    }
+    disk
+}
+
+/// What a file or a tree takes on disk; a file with several names is counted once. What cannot be looked at counts nothing.
+pub(super) fn disk_use(path: &Path) -> u64 {
+    let (mut total, mut seen, mut waiting) = (0, HashSet::new(), vec![path.to_path_buf()]);
+    while let Some(path) = waiting.pop() {
+        let Ok(found) = path.symlink_metadata() else { continue };
+        if found.nlink() > 1 && !found.is_dir() && !seen.insert((found.dev(), found.ino())) {
+            continue;
+        }
+        total += found.blocks() * 512;
+        if found.is_dir() {
+            waiting.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
+        }
+    }
+    total
+}

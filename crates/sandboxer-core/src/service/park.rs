@@ -1,0 +1,161 @@
+//! Work that nobody committed is put away, not thrown away.
+//!
+//! A sandbox that ends with uncommitted work is *parked*: its strategies remove what they can make again, its name and its
+//! place are free, and the work waits until somebody takes it up again or says that it can go.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use super::budget::disk_use;
+use super::commit::names;
+use super::descriptor::Descriptor;
+use super::manager::{SandboxManager, counted, in_workspace, new_operation};
+use super::{Operation, ParkedSandbox, Sandbox, SandboxState, Target, Workspace, names as naming};
+use crate::model::{Part, SandboxRef};
+use crate::store::{Naming, OperationEnd};
+use crate::{Error, Result};
+
+impl SandboxManager {
+    /// What is parked, newest first.
+    pub fn parked(&self) -> Result<Vec<ParkedSandbox>> {
+        let kept = self.store.kept()?;
+        let of = |sandbox: Sandbox| {
+            let item = kept.iter().find(|k| k.kind == "parked" && k.sandbox_id == sandbox.id)?;
+            let operations = self.store.operations(Some(&sandbox.id), usize::MAX).unwrap_or_default();
+            let summary = operations.into_iter().find(|op| op.kind == "park").map(|op| op.summary);
+            Some(ParkedSandbox {
+                parked_at: item.created_at,
+                bytes: item.bytes,
+                pinned: item.pinned,
+                summary: summary.unwrap_or_default(),
+                sandbox,
+            })
+        };
+        Ok(self.store.parked()?.into_iter().filter_map(of).collect())
+    }
+
+    /// The parked sandbox that `selector` names.
+    pub fn find_parked(&self, selector: &str) -> Result<Sandbox> {
+        let parked = self.store.parked()?;
+        if let Some(found) = parked.iter().find(|s| s.id.as_str() == selector || s.name == selector) {
+            return Ok(found.clone());
+        }
+        let matching: Vec<_> = parked.iter().filter(|s| is_beginning(selector, s.id.as_str())).collect();
+        match matching[..] {
+            [only] => Ok(only.clone()),
+            [] => {
+                let names: Vec<String> = parked.iter().map(|s| s.name.clone()).collect();
+                let similar = crate::resolve::nearest(selector, names.iter());
+                Err(Error::NotFound { what: "parked sandbox", name: selector.to_owned(), similar })
+            }
+            _ => Err(Error::usage(format!("{selector:?} is the beginning of several parked sandboxes' ids"))),
+        }
+    }
+
+    /// Has budgets leave a parked sandbox alone, or not any more.
+    pub fn pin_parked(&self, sandbox: &Sandbox, pinned: bool) -> Result<()> {
+        self.store.pin(&sandbox.id, "parked", sandbox.id.as_str(), pinned).map(drop)
+    }
+
+    /// Puts a sandbox away whose lock the caller holds.
+    pub(super) fn park_locked(&self, target: &Target, changes: usize, why: &str) -> Result<()> {
+        let details = json!({"workspaces": names(target), "changes": changes, "why": why});
+        let operation = new_operation(&target.sandbox.id, "park", details);
+        self.store.begin(&operation)?;
+        self.finish_parking(target, &operation)
+    }
+
+    /// Puts away what is not yet, and writes it down. Can be repeated.
+    pub(super) fn finish_parking(&self, target: &Target, operation: &Operation) -> Result<()> {
+        for workspace in &target.workspaces {
+            self.slim(workspace).map_err(in_workspace(&target.sandbox, workspace))?;
+        }
+        let parked = Sandbox { state: SandboxState::Parked, ..target.sandbox.clone() };
+        let checkpoints = self.store.checkpoints(&parked.id)?;
+        Descriptor { sandbox: parked.clone(), checkpoints }.write(&self.sandbox_dir(&parked.id))?;
+        let bytes = target.workspaces.iter().filter_map(home_of).map(disk_use).sum();
+        let changes = operation.details["changes"].as_u64().unwrap_or(0) as usize;
+        let why = operation.details["why"].as_str().unwrap_or("destroyed");
+        let summary = format!("parked with {}: {why}", counted(changes, "uncommitted change"));
+        let details = operation.details.clone();
+        self.store.park(
+            &parked.id,
+            bytes,
+            &OperationEnd { id: operation.id.clone(), state: "done", summary, details },
+        )?;
+        self.keep_within_budget(Some(&parked.id), None)
+    }
+
+    /// Removes what can be made again. What cannot be slimmed now is kept as it stands: work is worth more than room.
+    fn slim(&self, workspace: &Workspace) -> Result<()> {
+        if !self.capabilities_of(workspace).is_ok_and(|can| can.parts) {
+            return Ok(());
+        }
+        let part = workspace.sandbox_ref.clone().for_part(&Part::Unchanged);
+        match self.strategy_of(workspace)?.cleanup(&part) {
+            Err(Error::Cancelled) => Err(Error::Cancelled),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes a parked sandbox up again, under `name`, or its own with a number where that is taken.
+    pub fn unpark(&self, sandbox: &Sandbox, name: Option<&str>) -> Result<Sandbox> {
+        if let Some(name) = name {
+            naming::check("sandbox", name)?;
+        }
+        let target = Target { workspaces: sandbox.workspaces.clone(), sandbox: sandbox.clone() };
+        self.permit_on(&target, "unpark")?;
+        let _lock = self.lock(&sandbox.id)?;
+        let still = self.store.sandbox(&sandbox.id)?.filter(|s| s.state == SandboxState::Parked);
+        let sandbox = still.ok_or_else(|| Error::not_found("parked sandbox", sandbox.name.as_str()))?;
+        let operation = new_operation(&sandbox.id, "unpark", json!({}));
+        self.store.begin(&operation)?;
+        let naming =
+            name.map_or(Naming::Derived(sandbox.name.clone()), |name| Naming::Exact(name.to_owned()));
+        self.unpark_all(&sandbox, &naming, &operation).map_err(|error| self.log_failure(&operation, error))
+    }
+
+    fn unpark_all(&self, sandbox: &Sandbox, naming: &Naming, operation: &Operation) -> Result<Sandbox> {
+        for (position, workspace) in sandbox.workspaces.iter().enumerate() {
+            let made = self.fill_up(sandbox, workspace).map_err(in_workspace(sandbox, workspace))?;
+            self.store.set_ref(&sandbox.id, position, &made, &workspace.reason)?;
+        }
+        let (id, details) = (operation.id.clone(), operation.details.clone());
+        let end = OperationEnd { id, state: "done", summary: "taken up again".to_owned(), details };
+        if let Err(holder) = self.store.unpark(sandbox, naming, &end)? {
+            return Err(Error::Usage {
+                message: format!("the name {:?} is taken by sandbox {}", holder.name, holder.id),
+                hint: Some("choose another with --name".to_owned()),
+            });
+        }
+        let open = self
+            .store
+            .sandbox(&sandbox.id)?
+            .ok_or_else(|| Error::not_found("sandbox", sandbox.name.as_str()))?;
+        let checkpoints = self.store.checkpoints(&open.id)?;
+        Descriptor { sandbox: open.clone(), checkpoints }.write(&self.sandbox_dir(&open.id))?;
+        Ok(open)
+    }
+
+    /// Has a strategy make again what it removed.
+    fn fill_up(&self, sandbox: &Sandbox, workspace: &Workspace) -> Result<SandboxRef> {
+        let home = workspace.sandbox_ref.text("dir");
+        let Some(home) = home.filter(|_| self.capabilities_of(workspace).is_ok_and(|can| can.parts)) else {
+            return Ok(workspace.sandbox_ref.clone());
+        };
+        let mut resource = workspace.resource.clone();
+        resource.properties.insert("parked".to_owned(), json!(home));
+        self.strategy_of(workspace)?.create(&sandbox.plan_id, &resource)
+    }
+}
+
+/// Where a workspace is kept.
+pub(super) fn home_of(workspace: &Workspace) -> Option<&Path> {
+    workspace.sandbox_ref.text("dir").map(Path::new)
+}
+
+fn is_beginning(text: &str, id: &str) -> bool {
+    let rest = id.strip_prefix("sbx_").unwrap_or(id);
+    text.len() >= 4 && (id.starts_with(text) || rest.starts_with(text))
+}

@@ -1,0 +1,155 @@
+//! What is kept stays within its budget, and what goes is told.
+
+use super::*;
+use crate::config::MinFree;
+use crate::model::CommitRequest;
+
+fn manager_with(world: &World, max_size: u64, min_free: MinFree) -> SandboxManager {
+    let mut parts = world.parts();
+    parts.settings = Settings { max_size, min_free, ..parts.settings };
+    SandboxManager::open(parts).unwrap()
+}
+
+fn commit(manager: &SandboxManager, target: &Target, content: &str) -> Operation {
+    manager.write(target, &path("a"), content.as_bytes()).unwrap();
+    let done = manager.commit(target, &CommitRequest::default(), &CommitRules::default()).unwrap();
+    manager.find_operation(done.op_id.as_str()).unwrap()
+}
+
+fn kept(manager: &SandboxManager) -> Vec<String> {
+    manager.disk_report().unwrap().kept.into_iter().map(|k| format!("{} {}", k.kind, k.item)).collect()
+}
+
+#[test]
+fn the_oldest_goes_first_and_is_told_and_logged() {
+    let world = World::new();
+    let (_, target) = world.one();
+    // Each commit of the fake keeps 7 bytes.
+    let manager = manager_with(&world, 20, MinFree::Bytes(0));
+    let first = commit(&manager, &target, "one");
+    let second = commit(&manager, &target, "two");
+    assert!(world.removals().is_empty());
+    let third = commit(&manager, &target, "three");
+    let told = world.removals();
+    let expected = format!(
+        "removed what takes back {} of sandbox proj (7 bytes) to keep within `state.max_size`",
+        first.id
+    );
+    assert_eq!(told, [expected.as_str()]);
+    assert!(world.removals().is_empty(), "told once");
+    assert_eq!(kept(&manager), [format!("undo {}", second.id), format!("undo {}", third.id)]);
+    assert_eq!(last(&manager, "drop"), ("done".into(), expected));
+    assert!(matches!(manager.undo(&first), Err(Error::Refused { .. })));
+    manager.undo(&third).unwrap();
+}
+
+#[test]
+fn what_takes_a_commit_back_goes_where_nothing_fits_and_the_commit_stands() {
+    let world = World::new();
+    let (_, target) = world.one();
+    let manager = manager_with(&world, 0, MinFree::Bytes(0));
+    let done = commit(&manager, &target, "one");
+    assert_eq!((world.content("proj").as_str(), world.removals().len()), ("one", 1));
+    assert!(matches!(manager.undo(&done), Err(Error::Refused { .. })));
+}
+
+#[test]
+fn pinned_stays_and_a_checkpoint_that_does_not_fit_is_refused() {
+    let world = World::new();
+    let (manager, target) = world.one();
+    manager.checkpoint(&target, Some("pinned")).unwrap();
+    manager.checkpoint_service().pin(&target, "pinned", true).unwrap();
+    manager.checkpoint(&target, Some("other")).unwrap();
+    let bytes = manager.disk_report().unwrap().kept_bytes;
+    assert!(bytes > 0);
+    let manager = manager_with(&world, bytes, MinFree::Bytes(0));
+    manager.checkpoint(&target, Some("newest")).unwrap();
+    assert_eq!(world.removals().len(), 1);
+    assert_eq!(kept(&manager), ["checkpoint pinned", "checkpoint newest"]);
+    let names = |manager: &SandboxManager| -> Vec<String> {
+        manager.checkpoints(&target).unwrap().into_iter().map(|c| c.id.to_string()).collect()
+    };
+    assert_eq!(names(&manager), ["pinned", "newest"]);
+    let manager = manager_with(&world, 1, MinFree::Bytes(0));
+    let refused = manager.checkpoint(&target, Some("too much")).unwrap_err();
+    assert!(matches!(refused, Error::Usage { .. }), "{refused:?}");
+    let refused = manager.checkpoint(&target, Some("toomuch")).unwrap_err();
+    assert!(matches!(refused, Error::Refused { .. }), "{refused:?}");
+    assert_eq!(names(&manager), ["pinned"]);
+}
+
+#[test]
+fn parked_work_goes_last() {
+    let world = World::new();
+    let (manager, target) = world.two();
+    let (_, other) = world.one();
+    manager.write(&other, &path("a"), b"mine").unwrap();
+    manager.destroy(&other, Uncommitted::Park).unwrap();
+    change_all(&manager, &target);
+    manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap();
+    let bytes = manager.disk_report().unwrap().kept_bytes;
+    let manager = manager_with(&world, bytes - 1, MinFree::Bytes(0));
+    manager.gc(Uncommitted::Park, false).unwrap();
+    assert_eq!(
+        kept(&manager),
+        [format!("parked {}", other.sandbox.id)],
+        "newer undo data goes before older work"
+    );
+    let parked = manager.find_parked("proj").unwrap();
+    let smaller = manager_with(&world, 1, MinFree::Bytes(0));
+    smaller.pin_parked(&parked, true).unwrap();
+    smaller.gc(Uncommitted::Park, false).unwrap();
+    assert_eq!(kept(&smaller).len(), 1, "pinned");
+    smaller.pin_parked(&parked, false).unwrap();
+    smaller.gc(Uncommitted::Park, false).unwrap();
+    assert!(kept(&smaller).is_empty() && smaller.parked().unwrap().is_empty());
+    let told = world.removals();
+    assert!(told[0].starts_with("removed the parked work of sandbox proj"), "{told:?}");
+}
+
+#[test]
+fn what_is_being_parked_is_not_removed_to_make_room_for_itself() {
+    let world = World::new();
+    let (_, target) = world.one();
+    let manager = manager_with(&world, 0, MinFree::Bytes(0));
+    manager.write(&target, &path("a"), b"mine").unwrap();
+    manager.destroy(&target, Uncommitted::Park).unwrap();
+    assert_eq!(manager.parked().unwrap().len(), 1);
+}
+
+#[test]
+fn a_full_filesystem_takes_no_checkpoint() {
+    let world = World::new();
+    let (_, target) = world.one();
+    let manager = manager_with(&world, u64::MAX, MinFree::Percent(100));
+    let refused = manager.checkpoint(&target, None).unwrap_err().to_string();
+    assert!(refused.contains("state.min_free"), "{refused}");
+    assert!(manager.checkpoints(&target).unwrap().is_empty());
+}
+
+#[test]
+fn what_is_in_use_is_passed_over() {
+    let world = World::new();
+    let (manager, target) = world.one();
+    commit(&manager, &target, "one");
+    let small = manager_with(&world, 0, MinFree::Bytes(0));
+    let held = manager.lock(&target.sandbox.id).unwrap();
+    small.gc(Uncommitted::Park, false).unwrap();
+    assert_eq!(kept(&small).len(), 1);
+    drop(held);
+    small.gc(Uncommitted::Park, false).unwrap();
+    assert!(kept(&small).is_empty());
+}
+
+#[test]
+fn the_report_says_where_the_space_is() {
+    let world = World::new();
+    let (manager, target) = world.one();
+    manager.checkpoint(&target, None).unwrap();
+    let report = manager.disk_report().unwrap();
+    let disk = &report.sandboxes[0];
+    assert_eq!((disk.name.as_str(), disk.state), ("proj", SandboxState::Ready));
+    assert!(disk.copies > 0 && disk.checkpoints > 0 && disk.total >= disk.copies + disk.checkpoints);
+    assert!(report.database > 0 && report.free > 0);
+    assert_eq!(report.max_size, 20 << 30);
+}

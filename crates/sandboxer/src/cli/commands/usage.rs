@@ -1,0 +1,64 @@
+use sandboxer::wiring;
+use sandboxer_core::service::{DiskReport, SandboxDisk};
+
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Ui, size, table};
+use crate::cli::session::App;
+use crate::cli::{Outcome, exit};
+
+/// Show what the sandboxes use
+///
+/// With --disk: sandbox by sandbox what the copies, the record of their base, checkpoints and undo data take, and how all
+/// that is kept compares with the budgets `state.max_size` and `state.min_free`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  sandbox usage --disk
+  sandbox usage --disk --json | jq .kept_bytes")]
+pub struct Args {
+    /// Where the disk space is
+    #[arg(long, required = true)]
+    disk: bool,
+}
+
+pub fn run(app: &mut App, args: &Args) -> Outcome {
+    debug_assert!(args.disk, "the parser asks for it");
+    if !wiring::has_state(&app.places.home) && !app.ui.json {
+        app.ui.note("no sandboxes, and nothing is kept");
+        return Ok(exit::OK);
+    }
+    let report = app.open()?.manager.disk_report()?;
+    if app.ui.json {
+        app.ui.document(&report)?;
+    } else {
+        tell(&mut app.ui, &report)?;
+    }
+    Ok(exit::OK)
+}
+
+fn tell(ui: &mut Ui, report: &DiskReport) -> Result<(), CliError> {
+    if !report.sandboxes.is_empty() {
+        let rows: Vec<Vec<String>> = report.sandboxes.iter().map(row).collect();
+        let headings = ["NAME", "STATE", "COPIES", "BASE", "CHECKPOINTS", "UNDO", "OTHER", "TOTAL"];
+        ui.bytes(table(&headings, &rows).as_bytes())?;
+        ui.line("")?;
+    }
+    ui.line(format_args!("database       {}", size(report.database)))?;
+    ui.line(format_args!(
+        "kept           {} of {} (state.max_size), in {}",
+        size(report.kept_bytes),
+        size(report.max_size),
+        output::count(report.kept.len(), "item")
+    ))?;
+    ui.line(format_args!("free           {}, of which {} are left alone (state.min_free)", size(report.free), size(report.min_free)))?;
+    if let Some(first) = report.kept.iter().find(|item| !item.pinned) {
+        ui.line(format_args!("goes first     {} {}, {}", first.kind, first.item, size(first.bytes)))?;
+    }
+    Ok(())
+}
+
+fn row(disk: &SandboxDisk) -> Vec<String> {
+    let mut row = vec![output::name(&disk.name), disk.state.as_str().to_owned()];
+    row.extend([disk.copies, disk.base, disk.checkpoints, disk.undo, disk.other, disk.total].map(size));
+    row
+}
