@@ -55,7 +55,8 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         Ended::Already(SandboxState::Parked) => app.ui.line(format_args!("parked already: sandbox {who}"))?,
         Ended::Already(_) => app.ui.line(format_args!("gone already: sandbox {who}"))?,
         Ended::Parked { changes } => {
-            app.ui.line(format_args!("parked sandbox {who} with {}", count(changes, "uncommitted change")))?;
+            app.ui
+                .line(format_args!("parked sandbox {who} with {}", count(changes, "uncommitted change")))?;
         }
     }
     app.ui.flush()?;

@@ -14,6 +14,7 @@ mod get;
 mod list;
 mod log;
 mod man;
+mod parked;
 mod path;
 mod read;
 mod restore;
@@ -25,6 +26,8 @@ mod strategies;
 mod trust;
 mod types;
 mod undo;
+mod unpark;
+mod usage;
 mod write;
 
 use sandboxer_core::model::RelPath;
@@ -54,6 +57,9 @@ pub enum Command {
     Log(log::Args),
     Show(show::Args),
     Destroy(destroy::Args),
+    Parked(parked::Args),
+    Unpark(unpark::Args),
+    Usage(usage::Args),
     Gc(gc::Args),
     Adopt(adopt::Args),
     Trust(trust::Args),
@@ -94,6 +100,9 @@ impl Command {
             Self::Log(args) => log::run(app, args),
             Self::Show(args) => show::run(app, args),
             Self::Destroy(args) => destroy::run(app, args),
+            Self::Parked(args) => parked::run(app, args),
+            Self::Unpark(args) => unpark::run(app, args),
+            Self::Usage(args) => usage::run(app, args),
             Self::Gc(args) => gc::run(app, args),
             Self::Adopt(args) => adopt::run(app, args),
             Self::Trust(args) => trust::run(app, args),
@@ -120,6 +129,7 @@ impl Command {
             Self::Restore(args) => Some(&args.target.id),
             Self::Destroy(args) => Some(&args.target.id),
             Self::Undo(args) => args.what.as_deref(),
+            Self::Unpark(args) => Some(&args.id),
             Self::Log(args) => args.id.as_deref(),
             _ => None,
         }

@@ -50,7 +50,11 @@ fn tell(ui: &mut Ui, report: &DiskReport) -> Result<(), CliError> {
         size(report.max_size),
         output::count(report.kept.len(), "item")
     ))?;
-    ui.line(format_args!("free           {}, of which {} are left alone (state.min_free)", size(report.free), size(report.min_free)))?;
+    ui.line(format_args!(
+        "free           {}, of which {} are left alone (state.min_free)",
+        size(report.free),
+        size(report.min_free)
+    ))?;
     if let Some(first) = report.kept.iter().find(|item| !item.pinned) {
         ui.line(format_args!("goes first     {} {}, {}", first.kind, first.item, size(first.bytes)))?;
     }

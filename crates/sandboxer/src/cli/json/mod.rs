@@ -125,6 +125,7 @@ pub fn state_sentence(sandbox: &Sandbox) -> String {
         SandboxState::Ready => "is ready",
         SandboxState::Active => "is in use",
         SandboxState::Destroying => "is being removed",
+        SandboxState::Parked => "is parked",
         SandboxState::Destroyed => "has been removed",
         SandboxState::Failed => "could not be made",
     };
