@@ -104,7 +104,7 @@ fn parked_work_goes_last() {
     smaller.gc(Uncommitted::Park, false).unwrap();
     assert!(kept(&smaller).is_empty() && smaller.parked().unwrap().is_empty());
     let told = world.removals();
-    assert!(told[0].starts_with("removed the parked work of sandbox proj"), "{told:?}");
+    assert!(told.iter().any(|t| t.starts_with("removed the parked work of sandbox proj")), "{told:?}");
 }
 
 #[test]
