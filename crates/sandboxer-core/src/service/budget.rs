@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::lock::SandboxLock;
 use super::manager::{SandboxManager, new_operation};
-use super::park::home_of;
+use super::park::{HISTORY, PARKED, home_of};
 use super::{KeptItem, Sandbox, Target, Workspace};
 use crate::model::{CheckpointId, OpId, Part, SandboxId};
 use crate::{Error, Result};
@@ -133,7 +133,7 @@ impl SandboxManager {
             }
             let is_spared = spared == Some((item.kind.as_str(), item.item.as_str()));
             // What is being parked at this moment is not what makes room for itself.
-            let is_own_parking = item.kind == "parked" && held == Some(&item.sandbox_id);
+            let is_own_parking = item.item == item.sandbox_id.as_str() && held == Some(&item.sandbox_id);
             if is_spared || is_own_parking {
                 continue;
             }
@@ -179,7 +179,7 @@ impl SandboxManager {
 
     fn remove_content(&self, item: &KeptItem, sandbox: &Sandbox) -> Result<()> {
         match item.kind.as_str() {
-            "parked" => return self.discard_locked(sandbox),
+            PARKED | HISTORY => return self.discard_locked(sandbox),
             "checkpoint" => {
                 let id = CheckpointId::from_string(item.item.as_str());
                 self.store.remove_checkpoints(&sandbox.id, std::slice::from_ref(&id))?;
@@ -243,6 +243,7 @@ fn describe(item: &KeptItem, sandbox: &Sandbox) -> String {
         "checkpoint" => {
             format!("checkpoint {} of sandbox {} ({} bytes)", item.item, sandbox.name, item.bytes)
         }
+        HISTORY => format!("what takes back the commits of sandbox {} ({} bytes)", sandbox.name, item.bytes),
         _ => format!("the parked work of sandbox {} ({} bytes)", sandbox.name, item.bytes),
     }
 }

@@ -32,7 +32,7 @@ impl SandboxManager {
     }
 
     /// Ends a sandbox whose lock the caller holds.
-    fn end_locked(&self, sandbox: Sandbox, uncommitted: Uncommitted, why: &str) -> Result<Ended> {
+    pub(super) fn end_locked(&self, sandbox: Sandbox, uncommitted: Uncommitted, why: &str) -> Result<Ended> {
         if uncommitted == Uncommitted::Discard {
             self.destroy_locked(&sandbox)?;
             return Ok(Ended::Destroyed);
@@ -51,7 +51,7 @@ impl SandboxManager {
     }
 
     /// How many paths differ in what is isolated. Where nobody can tell, something does.
-    fn pending(&self, target: &Target) -> usize {
+    pub(super) fn pending(&self, target: &Target) -> usize {
         if !target.sandbox.state.is_open() {
             return 0;
         }

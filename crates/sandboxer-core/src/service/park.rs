@@ -11,17 +11,27 @@ use super::budget::disk_use;
 use super::commit::names;
 use super::descriptor::Descriptor;
 use super::manager::{SandboxManager, counted, in_workspace, new_operation};
-use super::{Operation, ParkedSandbox, Sandbox, SandboxState, Target, Workspace, names as naming};
+use super::{
+    KeptItem, Operation, ParkedSandbox, Sandbox, SandboxState, Target, Uncommitted, Workspace,
+    names as naming,
+};
 use crate::model::{Part, SandboxRef};
 use crate::store::{Naming, OperationEnd};
 use crate::{Error, Result};
+
+/// Parked work.
+pub(super) const PARKED: &str = "parked";
+/// A parked sandbox without work, kept for what takes its commits back.
+pub(super) const HISTORY: &str = "history";
 
 impl SandboxManager {
     /// What is parked, newest first.
     pub fn parked(&self) -> Result<Vec<ParkedSandbox>> {
         let kept = self.store.kept()?;
         let of = |sandbox: Sandbox| {
-            let item = kept.iter().find(|k| k.kind == "parked" && k.sandbox_id == sandbox.id)?;
+            let is_it =
+                |k: &&KeptItem| [PARKED, HISTORY].contains(&k.kind.as_str()) && k.sandbox_id == sandbox.id;
+            let item = kept.iter().find(is_it)?;
             let operations = self.store.operations(Some(&sandbox.id), usize::MAX).unwrap_or_default();
             let summary = operations.into_iter().find(|op| op.kind == "park").map(|op| op.summary);
             Some(ParkedSandbox {
@@ -55,7 +65,22 @@ impl SandboxManager {
 
     /// Has budgets leave a parked sandbox alone, or not any more.
     pub fn pin_parked(&self, sandbox: &Sandbox, pinned: bool) -> Result<()> {
-        self.store.pin(&sandbox.id, "parked", sandbox.id.as_str(), pinned).map(drop)
+        for kind in [PARKED, HISTORY] {
+            self.store.pin(&sandbox.id, kind, sandbox.id.as_str(), pinned)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a sandbox away that is of no more use but for taking its commits back; one that has none is removed.
+    pub fn put_away(&self, target: &Target, why: &str) -> Result<()> {
+        self.permit_on(target, "destroy")?;
+        let (_lock, target) = self.lock_open(target)?;
+        let has_undo = |item: &KeptItem| item.kind == "undo" && item.sandbox_id == target.sandbox.id;
+        let whole = target.workspaces.len() == target.sandbox.workspaces.len();
+        match whole && self.store.kept()?.iter().any(has_undo) {
+            true => self.park_locked(&target, self.pending(&target), why),
+            false => self.end_locked(target.sandbox, Uncommitted::Park, why).map(drop),
+        }
     }
 
     /// Puts a sandbox away whose lock the caller holds.
@@ -77,10 +102,14 @@ impl SandboxManager {
         let bytes = target.workspaces.iter().filter_map(home_of).map(disk_use).sum();
         let changes = operation.details["changes"].as_u64().unwrap_or(0) as usize;
         let why = operation.details["why"].as_str().unwrap_or("destroyed");
-        let summary = format!("parked with {}: {why}", counted(changes, "uncommitted change"));
+        let (kind, summary) = match changes {
+            0 => (HISTORY, format!("put away, its commits can be taken back: {why}")),
+            _ => (PARKED, format!("parked with {}: {why}", counted(changes, "uncommitted change"))),
+        };
         let details = operation.details.clone();
         self.store.park(
             &parked.id,
+            kind,
             bytes,
             &OperationEnd { id: operation.id.clone(), state: "done", summary, details },
         )?;

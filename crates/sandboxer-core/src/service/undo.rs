@@ -10,7 +10,7 @@ use serde_json::json;
 use super::commit::{Undertaking, logged_as, mode_of, names};
 use super::manager::SandboxManager;
 use super::manager::new_operation;
-use super::{Operation, Sandbox, Target, Undone};
+use super::{Operation, Sandbox, SandboxState, Target, Undone};
 use crate::model::{CommitRequest, Conflict, OpId, SandboxId};
 use crate::policy::CommitRules;
 use crate::{Error, Result};
@@ -52,6 +52,7 @@ impl SandboxManager {
     /// Takes a commit back, where nothing has changed on top of it since; its changes are pending again.
     pub fn undo(&self, operation: &Operation) -> Result<Undone> {
         check_undoable(operation)?;
+        self.take_up_if_parked(operation)?;
         let target = self.target_of_operation(operation)?;
         self.permit_on(&target, "undo")?;
         let (_lock, target) = self.lock_open(&target)?;
@@ -72,6 +73,15 @@ impl SandboxManager {
         let task = Undertaking { target: logged_as(target.clone(), &id, Some(undone)), ..task };
         let commit = self.undertake(task).map_err(|error| self.explain_conflicts(error, &operation))?;
         Ok(Undone { sandbox: target.sandbox, operation, commit })
+    }
+
+    /// What takes a commit back outlives the sandbox's use: a parked one is taken up again.
+    fn take_up_if_parked(&self, operation: &Operation) -> Result<()> {
+        let sandbox = self.store.sandbox(&operation.sandbox_id)?;
+        match sandbox.filter(|s| s.state == SandboxState::Parked) {
+            Some(parked) => self.unpark(&parked, None).map(drop),
+            None => Ok(()),
+        }
     }
 
     fn target_of_operation(&self, operation: &Operation) -> Result<Target> {

@@ -294,7 +294,7 @@ pub struct ParkedSandbox {
 pub struct KeptItem {
     /// Whose.
     pub sandbox_id: SandboxId,
-    /// `undo`, `checkpoint` or `parked`.
+    /// `undo`, `checkpoint`, `parked`, or `history`: a parked sandbox without work, kept for its undo data.
     pub kind: String,
     /// The operation, the checkpoint or the sandbox.
     pub item: String,

@@ -53,12 +53,12 @@ impl Store {
 
     /// Puts a sandbox away: its name and its plan's place are free, what it keeps is on record, and the operation that
     /// did it is done, in one.
-    pub fn park(&self, id: &SandboxId, bytes: u64, end: &OperationEnd) -> Result<()> {
+    pub fn park(&self, id: &SandboxId, kind: &str, bytes: u64, end: &OperationEnd) -> Result<()> {
         self.write("park a sandbox", |t| {
             set_state(t, id, SandboxState::Parked)?;
             t.prepare_cached("UPDATE workspaces SET live = 0 WHERE sandbox_id = ?1")?
                 .execute([id.as_str()])?;
-            kept::insert(t, id, "parked", id.as_str(), bytes)?;
+            kept::insert(t, id, kind, id.as_str(), bytes)?;
             operations::end(t, end)
         })
     }
@@ -85,6 +85,7 @@ impl Store {
             let sql = "UPDATE workspaces SET live = 1, plan_id = ?2 WHERE sandbox_id = ?1";
             t.prepare_cached(sql)?.execute(params![sandbox.id.as_str(), plan.as_str()])?;
             kept::remove(t, &sandbox.id, "parked", sandbox.id.as_str())?;
+            kept::remove(t, &sandbox.id, "history", sandbox.id.as_str())?;
             operations::end(t, end)?;
             Ok(Ok(name))
         })

@@ -35,10 +35,11 @@ pub fn select(job: &Prepare<'_>, all: Differences) -> Result<(Vec<Delta>, Links)
     let (mut deltas, links) = all.selected(&paths);
     let chosen = selections(request)?;
     for (path, patch) in &chosen {
-        let Some(delta) = deltas.iter_mut().find(|d| d.entry.path == **path) else {
+        // Deltas are sorted by path.
+        let Ok(at) = deltas.binary_search_by(|d| d.entry.path.cmp(path)) else {
             return Err(Error::not_found("changed file", path.to_string()));
         };
-        plan_hunks(job, delta, patch)?;
+        plan_hunks(job, &mut deltas[at], patch)?;
     }
     Ok((deltas, links))
 }

@@ -153,3 +153,26 @@ fn what_is_written_straight_through_is_no_uncommitted_work() {
     write(&manager, &target, "through");
     assert_eq!(manager.destroy(&target, Uncommitted::Park).unwrap(), Ended::Destroyed);
 }
+
+#[test]
+fn a_sandbox_without_work_is_put_away_for_what_takes_its_commits_back() {
+    let world = World::new();
+    let (manager, target) = world.one();
+    write(&manager, &target, "new");
+    manager.commit(&target, &crate::model::CommitRequest::default(), &CommitRules::default()).unwrap();
+    manager.put_away(&target, "run has committed").unwrap();
+    assert_eq!(
+        manager.parked().unwrap()[0].summary,
+        "put away, its commits can be taken back: run has committed"
+    );
+    manager.undo(&manager.last_commit(None).unwrap()).unwrap();
+    assert_eq!(world.content("proj"), "old");
+    assert!(manager.parked().unwrap().is_empty());
+    let target = manager.find("proj").unwrap();
+    assert_eq!(manager.diff(&target, &[]).unwrap().workspaces[0].entries.len(), 1);
+    manager.destroy(&target, Uncommitted::Discard).unwrap();
+    // Without a commit there is nothing to put it away for.
+    let (manager, target) = world.one();
+    manager.put_away(&target, "why").unwrap();
+    assert_eq!(world.leftovers(), [""; 0]);
+}

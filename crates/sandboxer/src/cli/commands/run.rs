@@ -270,8 +270,10 @@ impl Run {
         commit::tell_notices(&app.ui, &commit);
         if commit::leaves_something(self.on_conflict, &commit) {
             self.keep(app);
-        } else {
-            self.remove_if_disposable()?;
+        } else if self.disposable {
+            // What takes the commit back is kept, the rest goes.
+            self.session.manager.put_away(&self.target, "run has committed").map_err(|e| ours(e.into()))?;
+            app.ui.next("take it back with", "sandbox undo");
         }
         Ok(Fate::Committed)
     }
@@ -281,7 +283,7 @@ impl Run {
         app.ui.note(format_args!("the sandbox is kept as {}", output::name(&self.target.sandbox.name)));
         app.ui.next("see the content:", &format!("sandbox diff {name} --patch"));
         app.ui.next("make it real:   ", &format!("sandbox commit {name}"));
-        app.ui.next("throw it away:  ", &format!("sandbox destroy {name}"));
+        app.ui.next("throw it away:  ", &format!("sandbox destroy {name} --discard"));
         Fate::Kept
     }
 
