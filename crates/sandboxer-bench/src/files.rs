@@ -11,7 +11,9 @@ use crate::failure::{During, Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::place::{Place, preflight};
 use crate::report::{Row, table};
-use crate::rows::{Bench, Peaks, Subject, apply, commit, create, diff, memory, merge, startup};
+use crate::rows::{
+    Bench, Peaks, Subject, apply, checkpoints, commit, create, diff, hunks, memory, merge, startup, undo,
+};
 use crate::tree::TreeSpec;
 
 /// Create, diff and commit of 50,000 small files, on tmpfs, on an XFS loop mount (as root) and on disk.
@@ -66,7 +68,10 @@ fn all_rows(bench: &Bench, disk: &Path) -> Result<Vec<Row>> {
     creates.push(create::filesystem_copy(bench, &disk, None)?);
     diffs.push(diff::row(bench, &disk, None)?);
     commits.push(commit::row(bench, &disk)?);
+    commits.push(undo::row(bench, &disk)?);
     merges.push(merge::row(bench, &disk, None)?);
+    merges.push(hunks::row(bench, &disk)?);
+    merges.push(checkpoints::row(bench, &disk)?);
     let startup = startup::row(bench, &disk)?;
 
     creates.push(create::copy_on_write(bench, Place::xfs(needed))?);
@@ -88,9 +93,9 @@ fn warn_if_busy() {
     }
 }
 
-/// The tree, one copy of it, and what a sandbox keeps beside its copy.
+/// The tree, one copy of it, one checkpoint, and what a sandbox keeps beside its copy.
 fn room(spec: &TreeSpec) -> u64 {
-    spec.bytes_on_disk() * 22 / 10 + (128 << 20)
+    spec.bytes_on_disk() * 32 / 10 + (256 << 20)
 }
 
 fn print(rows: &[Row]) -> Result<()> {

@@ -59,6 +59,21 @@ impl Row {
         }
     }
 
+    /// A comparison of sizes on disk.
+    pub fn disk(row: &str, goal: f64, ours: u64, theirs: u64) -> Self {
+        let (ours, theirs) = (ours as f64 / 1e6, theirs as f64 / 1e6);
+        Self {
+            row: row.to_owned(),
+            ratio: Some(ratio(ours, theirs)),
+            goal: Some(goal),
+            unit: "MB on disk",
+            ours: Some(ours),
+            theirs: Some(theirs),
+            rounds: 1,
+            note: String::new(),
+        }
+    }
+
     /// A row without a number.
     pub fn without(row: &str, goal: Option<f64>, unit: &'static str, why: &Failure) -> Self {
         // A table's row is one line, whatever a failing command said.

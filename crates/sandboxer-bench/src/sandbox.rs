@@ -84,6 +84,29 @@ impl SandboxCommand {
         Ok(sample)
     }
 
+    /// Times `undo` of the sandbox's last commit, which must take back `expected` entries.
+    pub fn undo(&self, sandbox: &Created, expected: usize) -> Result<Sample> {
+        let sample = run(&mut self.command(&["undo", "--json", &sandbox.sandbox_id]), &self.output, &[0])?;
+        self.expect_entries("undo", expected)?;
+        Ok(sample)
+    }
+
+    /// Takes a checkpoint; not timed.
+    pub fn checkpoint(&self, sandbox: &Created) -> Result<()> {
+        tool(&mut self.command(&["checkpoint", &sandbox.sandbox_id]))
+    }
+
+    /// A command on a terminal of its own, whose input is the file `input`.
+    pub fn on_terminal(&self, arguments: &str, input: &Path) -> Command {
+        let mut command = Command::new("/bin/sh");
+        command.env_clear().env("HOME", &self.home).env("SANDBOXER_HOME", &self.home);
+        command.env("PATH", "/usr/bin:/bin").env("TERM", "dumb").current_dir("/");
+        command.env("BINARY", &self.binary).env("INPUT", input);
+        let line = format!(r#"exec script -qec "\"$BINARY\" {arguments}" /dev/null < "$INPUT""#);
+        command.args(["-c", &line]);
+        command
+    }
+
     /// Times `list`.
     pub fn list(&self) -> Result<Sample> {
         run(&mut self.command(&["list"]), &self.output, &[0])
@@ -91,7 +114,7 @@ impl SandboxCommand {
 
     /// Removes a sandbox; not timed.
     pub fn destroy(&self, sandbox: &Created) -> Result<()> {
-        tool(&mut self.command(&["destroy", &sandbox.sandbox_id]))
+        tool(&mut self.command(&["destroy", "--discard", &sandbox.sandbox_id]))
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -157,7 +180,7 @@ mod tests {
         let expected = "copy_on_write fell back to filesystem_copy (no reflinks here)";
         assert_eq!(why, Failure::Skipped(expected.to_owned()));
         let called = fs::read_to_string(scratch.path().join("called")).unwrap();
-        assert!(called.ends_with("destroy sbx_1\n"), "{called}");
+        assert!(called.ends_with("destroy --discard sbx_1\n"), "{called}");
     }
 
     #[test]

@@ -2,12 +2,15 @@
 //! and the peaks of memory that processes had on the way.
 
 pub mod apply;
+pub mod checkpoints;
 pub mod commit;
 pub mod create;
 pub mod diff;
+pub mod hunks;
 pub mod memory;
 pub mod merge;
 pub mod startup;
+pub mod undo;
 
 use std::cell::Cell;
 use std::fs::{self, File};
