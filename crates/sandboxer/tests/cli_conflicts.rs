@@ -215,3 +215,43 @@ fn run_keeps_what_ours_leaves_out() {
     assert!(ran.stderr.contains("the sandbox is kept as project"), "{}", ran.stderr);
     assert_eq!(world.ok(&["read", "project", "hello.txt"]), "mine\n");
 }
+
+#[test]
+fn a_file_by_itself_is_merged_too() {
+    let world = World::new();
+    world.file("project/list.txt", BASE);
+    world.ok(&["create", "list.txt", "--name", "one", "-s", "filesystem_copy"]);
+    fs::write(world.inside("one"), BASE.replace("six", "SIX")).unwrap();
+    world.file("project/list.txt", BASE.replace("one", "ONE"));
+    world.ok(&["commit", "one", "--on-conflict", "merge"]);
+    assert_eq!(world.text("project/list.txt"), BASE.replace("one", "ONE").replace("six", "SIX"));
+    fs::write(world.inside("one"), "mine\n").unwrap();
+    world.file("project/list.txt", "theirs\n");
+    let marked = world.run(&["commit", "one", "--on-conflict", "merge", "--write-conflicts"]);
+    assert_eq!(marked.code, 3, "{}", marked.stderr);
+    assert!(fs::read_to_string(world.inside("one")).unwrap().starts_with("<<<<<<< original\ntheirs\n"));
+    assert_eq!(world.text("project/list.txt"), "theirs\n");
+}
+
+#[test]
+fn in_several_workspaces_the_hints_name_the_one() {
+    let world = World::new();
+    world.file("other/list.txt", BASE);
+    let other = format!("second={}", world.path("other").display());
+    world.ok(&["create", "--name", "try", "-s", "filesystem_copy", ".", "--input", &other]);
+    fs::write(world.inside("try:second").join("list.txt"), BASE.replace("two", "theirs")).unwrap();
+    fs::write(world.inside("try:project").join("hello.txt"), "x\n").unwrap();
+    world.file("other/list.txt", BASE.replace("two", "ours"));
+    let ran = world.run(&["commit", "try", "--on-conflict", "merge"]);
+    assert_eq!(ran.code, 3);
+    assert!(ran.stderr.contains("`sandbox rollback try:second list.txt`"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("`sandbox commit try --on-conflict"),
+        "all or nothing is given up: {}",
+        ran.stderr
+    );
+    assert_eq!(world.text("project/hello.txt"), "hello\nworld\n", "half of it was committed");
+    world.ok(&["commit", "try", "--on-conflict", "theirs"]);
+    assert_eq!(world.text("other/list.txt"), BASE.replace("two", "theirs"));
+    assert_eq!(world.text("project/hello.txt"), "x\n");
+}

@@ -225,7 +225,27 @@ fn without_a_name_the_newest_that_did_something_is_shown() {
     fs::write(world.inside("try").join("hello.txt"), "mine\n").unwrap();
     assert_eq!(world.run(&["commit", "try"]).code, 3);
     assert_eq!(world.json(&["show"])["id"], operation.as_str());
-    assert_eq!(world.json_error(&["--home", "../empty", "show"], 4)["kind"], "not_found");
+}
+
+#[test]
+fn where_nothing_was_done_nothing_is_made() {
+    let world = World::new();
+    for arguments in [&["show"][..], &["show", "op_1234"], &["undo"], &["undo", "try"]] {
+        assert_eq!(world.json_error(arguments, 4)["kind"], "not_found", "{arguments:?}");
+    }
+    assert!(!world.path("home").exists(), "looking made a state directory");
+}
+
+#[test]
+fn a_file_by_itself_is_taken_back_too() {
+    let world = World::new();
+    world.ok(&["create", "hello.txt", "--name", "one", "-s", "filesystem_copy"]);
+    fs::write(world.inside("one"), "hello\nthere\n").unwrap();
+    world.ok(&["commit", "one"]);
+    assert!(world.ok(&["show"]).contains("-world\n+there\n"));
+    world.ok(&["undo", "one"]);
+    assert_eq!(world.text("project/hello.txt"), "hello\nworld\n");
+    assert_eq!(world.ok(&["diff", "one"]), "M hello.txt\n");
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl CliError {
         // A hint that names a workspace replaces the one that was typed.
         let sandbox = shell_word(selector.split(':').next().unwrap_or(selector));
         for hint in &mut self.hints {
-            *hint = with_target(hint, |names_workspace| if names_workspace { &sandbox } else { &whole });
+            *hint = with_target(hint, |_, after| if after.starts_with(':') { &sandbox } else { &whole });
         }
         self
     }
@@ -217,16 +217,21 @@ fn explain(error: &Error, hints: Vec<String>) -> CliError {
     }
     told.hints = hints;
     if let (Error::Workspace { workspace, .. }, Kind::Conflict | Kind::Refused) = (error, told.kind) {
-        // Their hints take paths, and a path lies in one workspace.
+        // Their hints take paths, and a path lies in one workspace; a commit without paths stays one of all workspaces.
         let one = format!("ID:{}", shell_word(workspace));
-        told.hints.iter_mut().for_each(|hint| *hint = with_target(hint, |_| &one));
+        told.hints.iter_mut().for_each(|hint| {
+            *hint = with_target(hint, |command, after| {
+                let of_all = command == "commit" && (!after.starts_with(' ') || after.starts_with(" -"));
+                if of_all { "ID" } else { &one }
+            })
+        });
     }
     told
 }
 
-/// A hint with something else for each `ID` of its commands; `target` is told whether `:WORKSPACE` follows. A path that is
+/// A hint with something else for each `ID` of its commands; `target` is told the command and what follows. A path that is
 /// called so stays.
-fn with_target<'a>(hint: &str, target: impl Fn(bool) -> &'a str) -> String {
+fn with_target<'a>(hint: &str, target: impl Fn(&str, &str) -> &'a str) -> String {
     let mut parts = hint.split("sandbox ");
     let mut aimed = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -234,7 +239,7 @@ fn with_target<'a>(hint: &str, target: impl Fn(bool) -> &'a str) -> String {
         let end = part.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(part.len());
         let (command, rest) = part.split_at(end);
         match rest.strip_prefix(" ID").filter(|after| !after.starts_with(|c: char| c.is_alphanumeric())) {
-            Some(after) => aimed.push_str(&format!("{command} {}{after}", target(after.starts_with(':')))),
+            Some(after) => aimed.push_str(&format!("{command} {}{after}", target(command, after))),
             None => aimed.push_str(part),
         }
     }
@@ -460,7 +465,8 @@ mod tests {
             let inner = Box::new(Error::Conflict { conflicts: vec![conflict("a")] });
             let told = CliError::from(Error::Workspace { workspace: "w".into(), source: inner });
             let told = told.aimed_at(typed);
-            assert!(told.hints[1].contains("`sandbox commit try:w --on-"), "{typed}: {:?}", told.hints);
+            let whole = format!("`sandbox commit {typed} --on-");
+            assert!(told.hints[1].contains(&whole), "{typed}: {:?}", told.hints);
             assert!(told.hints[3].contains("`sandbox rollback try:w a`"), "{typed}: {:?}", told.hints);
         }
     }

@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 
+use sandboxer::wiring;
 use sandboxer_core::Error;
 use sandboxer_core::model::{Conflict, DiffKind, Notice, RelPath};
 use sandboxer_core::service::{Operation, Sandbox};
@@ -8,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::cli::diffs;
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, Kind};
 use crate::cli::json::{OperationDocument, PatchDocument, PathText, ShowDocument};
 use crate::cli::output::{self, Ui, count, moment, shell_word, style};
 use crate::cli::session::{App, Session, conflict_sentence};
@@ -60,6 +61,9 @@ struct Patch {
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
+    if !wiring::has_state(&app.places.home) {
+        return Err(nothing_done(args.operation.as_deref()));
+    }
     let session = app.open()?;
     let operation = match &args.operation {
         Some(text) => session.manager.find_operation(text)?,
@@ -79,7 +83,14 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
 /// The newest operation that did something.
 fn newest(session: &Session) -> Result<Operation, CliError> {
     let found = session.manager.log(None, SEARCHED)?.into_iter().find(did_something);
-    Ok(found.ok_or_else(|| Error::not_found("operation", "that did something"))?)
+    found.ok_or_else(|| nothing_done(None))
+}
+
+fn nothing_done(named: Option<&str>) -> CliError {
+    match named {
+        Some(operation) => Error::not_found("operation", operation).into(),
+        None => CliError::new(Kind::NotFound, "nothing has been done yet"),
+    }
 }
 
 fn did_something(operation: &Operation) -> bool {

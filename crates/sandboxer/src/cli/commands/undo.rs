@@ -1,3 +1,4 @@
+use sandboxer::wiring;
 use sandboxer_core::Error;
 use sandboxer_core::service::{Operation, Sandbox, Undone};
 
@@ -27,6 +28,9 @@ pub struct Args {
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
+    if !wiring::has_state(&app.places.home) {
+        return Err(CliError::new(Kind::NotFound, "there is no commit to take back"));
+    }
     let session = app.open()?;
     let operation = match &args.what {
         Some(what) => named(&session, what)?,
