@@ -170,10 +170,26 @@ fn after_destroy_nothing_is_taken_back() {
 #[test]
 fn an_older_commit_is_not_taken_for_the_newest() {
     let (world, operation) = committed();
-    world.ok(&["run", "--commit", "--", "sh", "-c", "echo 1 > one"]);
+    world.ok(&["create", "src", "--name", "other", "-s", "filesystem_copy"]);
+    fs::write(world.inside("other").join("main.rs"), "fn main() { run() }\n").unwrap();
+    world.ok(&["commit", "other"]);
+    world.ok(&["destroy", "other"]);
     let error = world.json_error(&["undo"], 5);
     assert!(error["hints"][0].as_str().unwrap().contains(&format!("`sandbox undo {operation}`")), "{error}");
-    assert!(world.path("project/one").exists() && world.path("project/new.txt").exists());
+    assert!(world.path("project/new.txt").exists());
+    assert_eq!(world.text("project/src/main.rs"), "fn main() { run() }\n");
+}
+
+#[test]
+fn what_a_run_has_committed_is_taken_back() {
+    let world = World::new();
+    let ran = world.run(&["run", "-s", "filesystem_copy", "--commit", "--", "sh", "-c", "echo 1 > one"]);
+    assert!(ran.code == 0 && ran.stderr.contains("sandbox undo"), "{}", ran.stderr);
+    assert_eq!(world.ok(&["list"]), "");
+    let undone = world.run(&["undo"]);
+    assert_eq!(undone.code, 0, "{}", undone.stderr);
+    assert!(!world.path("project/one").exists());
+    assert_eq!(world.ok(&["diff", "project"]), "A one\n");
 }
 
 #[test]
@@ -275,6 +291,23 @@ fn what_is_no_longer_kept_is_said_to_be_gone() {
     let error = world.json_error(&["undo", &operation], 5);
     assert!(text(&error, "message").contains("no longer kept"), "{error}");
     assert_eq!(world.text("project/hello.txt"), "hello\nthere\n");
+}
+
+#[test]
+fn nobody_is_sent_to_what_had_no_room() {
+    let world = World::with_sandbox();
+    fs::write(world.inside("try").join("hello.txt"), "there\n").unwrap();
+    let ran =
+        common::Ran::of(world.command(&["commit", "try"]).env("SANDBOXER_MAX_SIZE", "0").output().unwrap());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("warning: removed") && !ran.stderr.contains("sandbox undo"),
+        "{}",
+        ran.stderr
+    );
+    assert_eq!(world.json(&["show"])["kind"], "commit");
+    let error = world.json_error(&["undo"], 5);
+    assert!(text(&error, "message").contains("no longer kept"), "{error}");
 }
 
 #[test]

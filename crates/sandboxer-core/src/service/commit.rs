@@ -252,12 +252,21 @@ impl SandboxManager {
         &self,
         operation: &Operation,
         digest: String,
-        workspaces: PerWorkspace<CommitResult>,
+        mut workspaces: PerWorkspace<CommitResult>,
     ) -> Result<TargetCommit> {
         self.end_logged(operation, &commit_end(operation, "done", &digest, &workspaces))?;
         // The commit stands, whatever comes of making room.
         let _ = self.keep_within_budget(Some(&operation.sandbox_id), None);
+        if !self.is_undo_kept(&operation.id) {
+            workspaces.iter_mut().for_each(|(_, result)| result.undo_bytes = None);
+        }
         Ok(TargetCommit { op_id: operation.id.clone(), digest, workspaces })
+    }
+
+    /// Whether an operation can be taken back: making room may have cost it what it needs for that.
+    fn is_undo_kept(&self, operation: &OpId) -> bool {
+        let kept = self.store.kept().unwrap_or_default();
+        kept.iter().any(|item| item.kind == "undo" && item.item == operation.as_str())
     }
 
     /// Writes down how a commit or an undo ended, what is kept of it, and what an undo took back, all in one.

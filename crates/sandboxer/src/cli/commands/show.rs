@@ -82,7 +82,9 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
 
 /// The newest operation that did something.
 fn newest(session: &Session) -> Result<Operation, CliError> {
-    let found = session.manager.log(None, SEARCHED)?.into_iter().find(did_something);
+    // Nobody asked for making room.
+    let asked_for = |operation: &Operation| operation.kind != "drop" && did_something(operation);
+    let found = session.manager.log(None, SEARCHED)?.into_iter().find(asked_for);
     found.ok_or_else(|| nothing_done(None))
 }
 

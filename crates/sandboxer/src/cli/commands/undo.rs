@@ -1,6 +1,6 @@
 use sandboxer::wiring;
 use sandboxer_core::Error;
-use sandboxer_core::service::{Operation, Sandbox, Undone};
+use sandboxer_core::service::{Operation, Sandbox, SandboxState, Undone};
 
 use super::commit::{exit_code, tell_notices};
 use crate::cli::Outcome;
@@ -14,7 +14,7 @@ use crate::cli::session::{App, Session};
 ///
 /// Without an argument it is the newest commit of all; with a sandbox, the newest of that sandbox. Refuses with exit code 3,
 /// names every path and writes nothing, where something has changed on top of it. An undo is logged like a commit and can be taken back
-/// itself, by its id. What takes a commit back is kept with the sandbox, and goes with it.
+/// itself, by its id. What takes a commit back is kept with the sandbox, and goes when that is destroyed or room is short.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,6 +26,9 @@ pub struct Args {
     #[arg(value_name = "OP|ID")]
     pub what: Option<String>,
 }
+
+/// No more operations than this are looked through for one that can be taken back.
+const SEARCHED: usize = 1000;
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
     if !wiring::has_state(&app.places.home) {
@@ -91,8 +94,7 @@ fn or_none(error: Error, message: String) -> CliError {
 fn newest(session: &Session) -> Result<Operation, CliError> {
     let none = "there is no commit to take back".to_owned();
     let operation = session.manager.last_commit(None).map_err(|error| or_none(error, none))?;
-    let sandbox = session.manager.sandbox_by_id(&operation.sandbox_id)?;
-    if sandbox.is_some_and(|sandbox| sandbox.state.is_open()) {
+    if kept_in(session, &operation)?.is_some() {
         return Ok(operation);
     }
     let gone = Error::Refused {
@@ -109,11 +111,26 @@ fn newest(session: &Session) -> Result<Operation, CliError> {
     })
 }
 
+/// The sandbox in which what takes an operation back is kept: one that is open, or put away.
+fn kept_in(session: &Session, operation: &Operation) -> Result<Option<Sandbox>, CliError> {
+    let sandbox = session.manager.sandbox_by_id(&operation.sandbox_id)?;
+    Ok(sandbox.filter(|s| s.state.is_open() || s.state == SandboxState::Parked))
+}
+
 /// The newest commit of a sandbox that is still there.
 fn newest_kept(session: &Session) -> Result<Option<(Operation, Sandbox)>, CliError> {
-    let open = session.manager.list(false)?.into_iter().filter(|sandbox| sandbox.state.is_open());
-    let last = |sandbox: Sandbox| Some((session.manager.last_commit(Some(&sandbox)).ok()?, sandbox));
-    Ok(open.filter_map(last).max_by_key(|(operation, _)| operation.started_at))
+    for operation in session.manager.log(None, SEARCHED)?.into_iter().filter(is_in_effect) {
+        if let Some(sandbox) = kept_in(session, &operation)? {
+            return Ok(Some((operation, sandbox)));
+        }
+    }
+    Ok(None)
+}
+
+fn is_in_effect(operation: &Operation) -> bool {
+    let did_something = operation.details["paths"].as_array().is_some_and(|paths| !paths.is_empty());
+    let is_commit = operation.kind == "commit" && matches!(operation.state.as_str(), "done" | "recovered");
+    is_commit && did_something
 }
 
 fn tell(ui: &mut Ui, undone: &Undone) -> Result<(), CliError> {
