@@ -143,8 +143,14 @@ fn an_undo_can_be_taken_back() {
         "{}",
         again.stdout
     );
+    assert!(again.stderr.contains("committed again"), "{}", again.stderr);
     assert_eq!(world.text("project/hello.txt"), "hello\nthere\n");
     assert_eq!(world.ok(&["diff", "try"]), "");
+    // Now the commit stands, and can be taken back as before.
+    let third = world.run(&["undo"]);
+    assert_eq!(third.code, 0, "{}", third.stderr);
+    assert!(third.stderr.contains("pending again"), "{}", third.stderr);
+    assert_eq!(world.text("project/hello.txt"), "hello\nworld\n");
 }
 
 #[test]

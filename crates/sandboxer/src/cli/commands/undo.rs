@@ -39,14 +39,48 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         Some(what) => named(&session, what)?,
         None => newest(&session)?,
     };
+    let operation = brought_back_by(&session, operation)?;
     let undone = session.manager.undo(&operation);
     let undone = undone.map_err(|error| conflicts::explain(error, &Attempt::Undo(&operation.id)))?;
     if app.ui.json {
         app.ui.document(&UndoDocument::new(&undone))?;
     } else {
-        tell(&mut app.ui, &undone)?;
+        tell(&mut app.ui, &undone, is_pending_again(&session, &operation)?)?;
     }
     Ok(exit_code(&undone.commit))
+}
+
+/// Where a commit was taken back and that was taken back too, it is the latter that can be taken back now.
+fn brought_back_by(session: &Session, operation: Operation) -> Result<Operation, CliError> {
+    let Some(sandbox) = session.manager.sandbox_by_id(&operation.sandbox_id)? else { return Ok(operation) };
+    let log = session.manager.log(Some(&sandbox), SEARCHED)?;
+    let undoes_an_undo_of_it = |later: &&Operation| {
+        let undo = log.iter().find(|undo| undoes(later) == Some(undo.id.as_str()));
+        undo.is_some_and(|undo| undoes(undo) == Some(operation.id.as_str()))
+    };
+    let found = log.iter().filter(|later| is_done(later)).find(undoes_an_undo_of_it);
+    Ok(found.cloned().unwrap_or(operation))
+}
+
+/// What an undo takes back.
+fn undoes(operation: &Operation) -> Option<&str> {
+    operation.details["undoes"].as_str()
+}
+
+fn is_done(operation: &Operation) -> bool {
+    matches!(operation.state.as_str(), "done" | "recovered")
+}
+
+/// Whether taking `operation` back leaves changes pending: so it is for a commit, the other way round for an undo, and
+/// again the other way round for the undo of an undo.
+fn is_pending_again(session: &Session, operation: &Operation) -> Result<bool, CliError> {
+    let mut pending = true;
+    let mut earlier = undoes(operation).map(str::to_owned);
+    while let Some(id) = earlier {
+        pending = !pending;
+        earlier = undoes(&session.manager.find_operation(&id)?).map(str::to_owned);
+    }
+    Ok(pending)
 }
 
 /// What was typed: an operation, or a sandbox for its last commit.
@@ -129,16 +163,15 @@ fn newest_kept(session: &Session) -> Result<Option<(Operation, Sandbox)>, CliErr
 
 fn is_in_effect(operation: &Operation) -> bool {
     let did_something = operation.details["paths"].as_array().is_some_and(|paths| !paths.is_empty());
-    let is_commit = operation.kind == "commit" && matches!(operation.state.as_str(), "done" | "recovered");
-    is_commit && did_something
+    operation.kind == "commit" && is_done(operation) && did_something
 }
 
-fn tell(ui: &mut Ui, undone: &Undone) -> Result<(), CliError> {
+fn tell(ui: &mut Ui, undone: &Undone, pending: bool) -> Result<(), CliError> {
     ui.line(sentence(undone))?;
     ui.flush()?;
     tell_notices(ui, &undone.commit);
     let name = shell_word(&undone.sandbox.name);
-    if undone.operation.kind == "commit" {
+    if pending {
         ui.next("its changes are pending again:", &format!("sandbox diff {name}"));
     } else {
         ui.next(
