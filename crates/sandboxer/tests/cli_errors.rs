@@ -309,6 +309,8 @@ fn a_sandbox_of_a_strategy_that_is_not_configured_any_more_is_told_and_logged_on
     fs::remove_file(world.path(config)).unwrap();
     let error = world.json_error(&["destroy", "try"], 4);
     assert!(error["hints"].to_string().contains("custom_strategies"), "{error}");
+    let error = world.json_error(&["destroy", "--discard", "try"], 4);
+    assert!(error["hints"].to_string().contains("custom_strategies"), "{error}");
     let listed = world.run(&["list"]);
     assert!(listed.stderr.contains("could not recover sbx_"), "{}", listed.stderr);
     assert!(!listed.stderr.contains("recovered"), "{}", listed.stderr);

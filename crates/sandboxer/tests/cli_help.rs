@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use common::World;
 
-const COMMANDS: [&str; 26] = [
+const COMMANDS: [&str; 29] = [
     "run",
     "create",
     "list",
@@ -27,6 +27,9 @@ const COMMANDS: [&str; 26] = [
     "log",
     "show",
     "destroy",
+    "parked",
+    "unpark",
+    "usage",
     "gc",
     "adopt",
     "trust",

@@ -46,6 +46,15 @@ impl MinFree {
     }
 }
 
+impl std::fmt::Display for MinFree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "{bytes} bytes"),
+            Self::Percent(percent) => write!(f, "{percent}% of the filesystem"),
+        }
+    }
+}
+
 /// What `module:` starts with where a built-in strategy is registered again.
 const BUILTIN: &str = "builtin:";
 

@@ -41,6 +41,8 @@ impl SandboxManager {
             return Ok(Ended::Already(SandboxState::Parked));
         }
         let target = Target { workspaces: sandbox.workspaces.clone(), sandbox };
+        // A strategy that is not configured any more can neither tell nor clean up.
+        target.workspaces.iter().try_for_each(|w| self.capabilities_of(w).map(drop))?;
         match self.pending(&target) {
             0 => self.destroy_locked(&target.sandbox).map(|()| Ended::Destroyed),
             changes => {
@@ -57,12 +59,9 @@ impl SandboxManager {
         }
         let isolated = |w: &&Workspace| self.capabilities_of(w).is_ok_and(|can| can.isolates);
         let workspaces: Vec<_> = target.workspaces.iter().filter(isolated).cloned().collect();
-        let unknown = target.workspaces.iter().any(|w| self.capabilities_of(w).is_err());
         let isolated = Target { workspaces, ..target.clone() };
-        match self.diff_unasked(&isolated, &[]) {
-            Ok(diff) => diff.workspaces.iter().map(|w| w.entries.len()).sum::<usize>() + usize::from(unknown),
-            Err(_) => 1,
-        }
+        let diff = self.diff_unasked(&isolated, &[]);
+        diff.map_or(1, |diff| diff.workspaces.iter().map(|w| w.entries.len()).sum())
     }
 
     /// Removes a parked sandbox whose lock the caller holds.

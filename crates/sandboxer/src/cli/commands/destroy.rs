@@ -6,9 +6,10 @@ use crate::cli::output::{self, count, shell_word};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
 
-/// Remove a sandbox; uncommitted work in it is parked, the original is not touched
+/// Remove a sandbox; uncommitted work is parked
 ///
-/// What was not committed is put away and can be brought back with `sandbox unpark`, unless --discard says that it can go.
+/// The original is not touched. What was not committed is put away and can be brought back with `sandbox unpark`, unless
+/// --discard says that it can go.
 #[derive(clap::Args)]
 #[command(
     visible_alias = "rm",

@@ -7,7 +7,7 @@ use crate::cli::output::{self, Ui, count};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
 
-/// Clean up: sandboxes whose time is over, directories that no sandbox owns, and what is over budget
+/// Clean up what has expired, what nobody owns, and what is over budget
 ///
 /// Uncommitted work in a sandbox whose time is over is parked, not thrown away; `sandbox parked` lists it.
 #[derive(clap::Args)]
