@@ -18,6 +18,18 @@ pub(super) const UNFINISHED: &str = "
     SELECT sandbox_id FROM operations WHERE state IN ('running', 'decided')
     UNION SELECT id FROM sandboxes WHERE state IN ('requested', 'provisioning', 'destroying')";
 
+/// What an undo took back is undone. If that was an undo itself, what it had taken back is there again, and so on.
+const MARK_UNDONE: &str = "
+    WITH RECURSIVE chain (id, depth) AS (
+        SELECT ?1, 0
+        UNION ALL
+        SELECT o.details ->> 'undoes', depth + 1 FROM chain JOIN operations o ON o.id = chain.id
+        WHERE o.details ->> 'undoes' IS NOT NULL
+    )
+    UPDATE operations
+    SET state = (SELECT CASE depth % 2 WHEN 0 THEN 'undone' ELSE 'done' END FROM chain WHERE chain.id = operations.id)
+    WHERE id IN (SELECT id FROM chain)";
+
 /// How an operation ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperationEnd {
@@ -74,11 +86,7 @@ impl Store {
             }
             let Some(undone) = undone else { return Ok(()) };
             kept::remove(t, sandbox, "undo", undone.as_str())?;
-            let sql = "UPDATE operations SET state = 'done' WHERE id =
-                       (SELECT details ->> 'undoes' FROM operations WHERE id = ?1)";
-            t.prepare_cached(sql)?.execute([undone.as_str()])?;
-            let sql = "UPDATE operations SET state = 'undone' WHERE id = ?1";
-            t.prepare_cached(sql)?.execute([undone.as_str()]).map(drop)
+            t.prepare_cached(MARK_UNDONE)?.execute([undone.as_str()]).map(drop)
         })
     }
 

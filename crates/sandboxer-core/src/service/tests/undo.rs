@@ -30,9 +30,11 @@ fn the_last_commit_is_taken_back_and_can_be_made_again() {
     // An undo is an operation like any other.
     let undo = manager.find_operation(undone.commit.op_id.as_str()).unwrap();
     assert_eq!((undo.kind.as_str(), undo.summary.as_str()), ("undo", "2 paths taken back: 2 modified"));
-    manager.undo(&undo).unwrap();
+    let redone = manager.undo(&undo).unwrap();
     assert_eq!(world.content("y"), "new");
     assert_eq!((state_of(&manager, &committed), state_of(&manager, &undo)), ("done".into(), "undone".into()));
+    manager.undo(&manager.find_operation(redone.commit.op_id.as_str()).unwrap()).unwrap();
+    assert_eq!((state_of(&manager, &committed), state_of(&manager, &undo)), ("undone".into(), "done".into()));
 }
 
 #[test]
