@@ -261,3 +261,20 @@ fn a_new_directory_that_both_made_is_not_removed() {
     assert!(scene.original("both").is_dir());
     assert!(!scene.original("both/mine").exists());
 }
+
+#[test]
+fn kept_content_that_was_tampered_with_is_not_put_back() {
+    let scene = Scene::new();
+    fs::write(scene.copy("a"), "ONE\n").unwrap();
+    scene.commit("op_1");
+    let kept = fs::read_dir(scene.space.path().with_file_name("undo").join("op_1"))
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .find(|p| fs::read(p).unwrap() == b"one\n")
+        .unwrap();
+    let before = fs::metadata(&kept).unwrap().modified().unwrap();
+    fs::write(&kept, "EVL\n").unwrap();
+    fs::File::options().append(true).open(&kept).unwrap().set_modified(before).unwrap();
+    assert!(matches!(scene.undo("op_2", "op_1"), Err(Error::Corrupt { .. })));
+    assert_eq!(fs::read_to_string(scene.original("a")).unwrap(), "ONE\n");
+}

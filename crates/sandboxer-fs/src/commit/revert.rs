@@ -13,6 +13,7 @@ use super::steps::Steps;
 use super::undo::{self, Kept, Record, Touched};
 use super::{CommitFiles, clear};
 use crate::diff::original_moved;
+use crate::hash::ContentHash;
 use crate::list;
 use crate::manifest::Entry;
 use crate::pool;
@@ -125,12 +126,16 @@ fn build(job: &Revert<'_>, record: Record, present: &[Option<Stamp>], stage: &St
 fn stage_all(job: &Revert<'_>, record: &Record, stage: &Stage) -> Result<Vec<Option<Stamp>>> {
     let kept = Root::open(undo::place_of(job.files, job.undoes)?)?.as_dir()?;
     let to = stage.root.as_dir()?;
-    let files: Vec<(usize, &Kept)> =
-        record.touched.iter().enumerate().filter_map(|(at, t)| Some((at, t.kept.as_ref()?))).collect();
+    let files: Vec<(usize, &Kept, Option<ContentHash>)> = record
+        .touched
+        .iter()
+        .enumerate()
+        .filter_map(|(at, t)| Some((at, t.kept.as_ref()?, t.kept_hash())))
+        .collect();
     let threads = STAGE_THREADS.min(files.len()).max(1);
-    pool::work(threads, files, Vec::new, |buffer, (at, kept_entry), _| {
+    pool::work(threads, files, Vec::new, |buffer, (at, kept_entry, hash), _| {
         job.cancel.check()?;
-        undo::fetch(&kept, kept_entry, &to, at.to_string().as_bytes(), buffer)
+        undo::fetch(&kept, kept_entry, hash, &to, at.to_string().as_bytes(), buffer)
     })?;
     let mut stamps = Vec::with_capacity(record.touched.len());
     for (at, touched) in record.touched.iter().enumerate() {

@@ -16,8 +16,9 @@ use super::CommitFiles;
 use super::journal::{self, Journal, Outcome, Step};
 use super::stage::Stage;
 use crate::clone::make_link;
-use crate::copy::{Transfer, copy_file};
+use crate::copy::{Transfer, copy_file, hash_fd};
 use crate::durable;
+use crate::hash::ContentHash;
 use crate::list;
 use crate::manifest::{Edits, Entry};
 use crate::root::{Dir, Root};
@@ -60,6 +61,11 @@ impl Touched {
     /// The base's entry for what was there before; `None` where nothing was there.
     pub fn before(&self) -> Option<&Entry> {
         self.before.as_ref().filter(|_| self.found.is_some())
+    }
+
+    /// The hash of what is kept, if it is known: what was gone over was never the base, and nobody read it.
+    pub fn kept_hash(&self) -> Option<ContentHash> {
+        self.before().filter(|_| self.found_base()).and_then(|before| before.hash)
     }
 
     /// Whether what was there before was the base. If not, taking the operation back must leave that to be seen.
@@ -287,8 +293,16 @@ fn replaces_content(step: &Step) -> Option<&RelPath> {
     }
 }
 
-/// Makes a kept entry appear on a stage: as another name where that is possible, as a copy elsewhere.
-pub fn fetch(from: &Dir, kept: &Kept, to: &Dir, name: &[u8], buffer: &mut Vec<u8>) -> Result<()> {
+/// Makes a kept entry appear on a stage: as another name where that is possible, as a copy elsewhere. Content whose hash
+/// is known has to have it still.
+pub fn fetch(
+    from: &Dir,
+    kept: &Kept,
+    hash: Option<ContentHash>,
+    to: &Dir,
+    name: &[u8],
+    buffer: &mut Vec<u8>,
+) -> Result<()> {
     let kept_name = kept.name.as_bytes();
     let now = from.stamp(kept_name)?;
     if !now.is_some_and(|now| now.same_inode(&kept.stamp) && now.same_state(&kept.stamp)) {
@@ -303,7 +317,12 @@ pub fn fetch(from: &Dir, kept: &Kept, to: &Dir, name: &[u8], buffer: &mut Vec<u8
     if kept.stamp.is_file() {
         // Whoever wrote it last may never have flushed it.
         let fd = to.open(name, OFlags::RDONLY, 0, "open")?;
-        fs::fsync(fd).map_err(|e| Error::io("flush", to.shown(name), e))?;
+        fs::fsync(&fd).map_err(|e| Error::io("flush", to.shown(name), e))?;
+        let found =
+            hash_fd(&fd, kept.stamp.size, buffer).map_err(|e| Error::io("read", to.shown(name), e))?;
+        if hash.is_some_and(|hash| hash != found) {
+            return Err(Error::corrupt(from.shown(kept_name), "it is not what was kept"));
+        }
     }
     Ok(())
 }
