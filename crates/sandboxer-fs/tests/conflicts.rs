@@ -35,6 +35,15 @@ impl Scene {
         Self { temp, space }
     }
 
+    /// With a file in a directory.
+    fn with_directory() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        fs::create_dir_all(temp.path().join("original/dir")).unwrap();
+        fs::write(temp.path().join("original/dir/file"), BASE).unwrap();
+        let space = workspace(temp.path(), "home", 1 << 20);
+        Self { temp, space }
+    }
+
     fn original(&self, path: &str) -> PathBuf {
         self.temp.path().join("original").join(path)
     }
@@ -355,4 +364,31 @@ fn a_copy_that_is_written_to_after_the_decision_is_left_alone_and_still_in_confl
     commit(&scene.space, request, "op_2").unwrap();
     let all = with(&[(2, "sandbox"), (9, "meanwhile"), (18, "original")]);
     assert_eq!((text(scene.original("text")), text(scene.copy("text"))), (all.clone(), all));
+}
+
+#[test]
+fn theirs_takes_what_differs_in_its_mode_alone_as_a_whole() {
+    let scene = Scene::new();
+    fs::set_permissions(scene.copy("text"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(scene.copy("other"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(scene.original("text"), "theirs entirely\n").unwrap();
+    fs::remove_file(scene.original("other")).unwrap();
+    let done = scene.commit(OnConflict::Theirs).unwrap();
+    assert!(done.conflicts.is_empty(), "{done:?}");
+    assert_eq!(text(scene.original("text")), BASE);
+    assert_eq!(text(scene.original("other")), "other\n");
+    assert!(scene.pending().is_empty());
+    undo(&scene.space, "op_2", "op_1").unwrap();
+    assert_eq!(text(scene.original("text")), "theirs entirely\n");
+    assert!(!scene.original("other").exists());
+}
+
+#[test]
+fn theirs_does_not_take_a_directory_away_from_what_the_sandbox_does_not_know() {
+    let scene = Scene::with_directory();
+    fs::rename(scene.copy("dir"), scene.copy("moved")).unwrap();
+    fs::write(scene.original("dir/by hand"), "by hand\n").unwrap();
+    let told = scene.conflicts(OnConflict::Theirs);
+    assert_eq!(told, ["dir: holds by hand in the original, which the sandbox does not know"]);
+    assert!(scene.original("dir/file").exists() && !scene.original("moved").exists());
 }

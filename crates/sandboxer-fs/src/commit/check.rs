@@ -138,11 +138,25 @@ impl Check<'_> {
         {
             return Ok(Err((path.clone(), "its directory is gone from the original".to_owned())));
         }
-        let gives_way = now.at.is_some_and(|s| s.is_dir()) && delta.entry.kind != DiffKind::Metadata;
-        match if gives_way { self.unknown_child(path)? } else { None } {
-            Some(name) => Ok(Err((path.clone(), holds_unknown(&name)))),
+        match self.stranger(delta, &now)? {
+            Some((path, name)) => Ok(Err((path, holds_unknown(&name)))),
             None => Ok(Ok(now)),
         }
+    }
+
+    /// A directory that gives way, or that was renamed, and what it holds that does not go with it.
+    fn stranger(&self, delta: &Delta, now: &Present) -> Result<Option<(RelPath, String)>> {
+        let stays = delta.entry.kind == DiffKind::Metadata && !delta.plan.whole;
+        let path = Some(&delta.entry.path).filter(|_| !stays);
+        let both_directories = now.at.is_some_and(|s| s.is_dir()) && delta.entry.makes_directory();
+        let places = [(path.filter(|_| !both_directories), now.at), (delta.entry.from.as_ref(), now.from)];
+        for (path, stamp) in places {
+            let Some(path) = path.filter(|_| stamp.is_some_and(|s| s.is_dir())) else { continue };
+            if let Some(name) = self.unknown_child(path)? {
+                return Ok(Some((path.clone(), name)));
+            }
+        }
+        Ok(None)
     }
 
     fn check_rename(&mut self, delta: &Delta) -> Result<Option<(RelPath, String)>> {

@@ -147,7 +147,7 @@ pub fn resolve(job: &Prepare<'_>, deltas: Vec<Delta>) -> Result<Resolved> {
         let Err((path, reason)) = verdict else { continue };
         let delta = &mut resolved.deltas[at];
         match job.request.on_conflict {
-            OnConflict::Theirs => delta.plan.over = Some(present(job.comparison.original, delta)?),
+            OnConflict::Theirs => go_over(delta, present(job.comparison.original, delta)?),
             OnConflict::Merge | OnConflict::Mark => match merge_one(job, delta, reason)? {
                 Outcome::Planned => {}
                 Outcome::Stuck(conflict, marked) => {
@@ -160,6 +160,14 @@ pub fn resolve(job: &Prepare<'_>, deltas: Vec<Delta>) -> Result<Resolved> {
     }
     resolved.marked.extend(resolved.deltas.iter().filter_map(clean_merge));
     Ok(resolved)
+}
+
+/// Takes the sandbox's version. What differs from the base in its mode alone differs in more from what the original has become.
+fn go_over(delta: &mut Delta, now: Present) {
+    let is_dir = |stamp: Option<Stamp>| stamp.is_some_and(|s| s.is_dir());
+    let both_directories = is_dir(now.at) && is_dir(delta.now.as_ref().map(|seen| seen.stamp));
+    delta.plan.whole = delta.entry.kind == DiffKind::Metadata && !both_directories;
+    delta.plan.over = Some(now);
 }
 
 /// Leaves out what is in conflict; and then what cannot be there without it.

@@ -117,9 +117,8 @@ struct New {
 fn plan(deltas: &[Delta], links: &Links) -> Vec<How> {
     let mut first_of: HashMap<u64, usize> = HashMap::new();
     let decide = |(at, delta): (usize, &Delta)| {
-        let Some(seen) = delta.now.as_ref().filter(|_| delta.entry.kind != DiffKind::Metadata) else {
-            return How::Nothing;
-        };
+        let stays = delta.entry.kind == DiffKind::Metadata && !delta.plan.whole;
+        let Some(seen) = delta.now.as_ref().filter(|_| !stays) else { return How::Nothing };
         if !seen.stamp.is_file() || seen.stamp.nlink < 2 || delta.plan.content.is_some() {
             return How::New;
         }

@@ -67,6 +67,8 @@ pub struct Plan {
     pub kept: Option<u64>,
     /// What the original has there instead of the base, and may be replaced all the same.
     pub over: Option<Over>,
+    /// The entry goes as a whole, although only its mode, owner or attributes differ from the base.
+    pub whole: bool,
 }
 
 /// What the original has at the path of a difference (and where a renamed one came from), when that was decided about.
