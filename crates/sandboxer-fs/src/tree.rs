@@ -253,6 +253,7 @@ impl Workspace {
     fn prepare_undo(&self, request: &CommitRequest, undoes: &OpId, logged: &Logged) -> Result<Journal> {
         commit::prepare_undo(&Revert {
             original: &self.original,
+            manifest: &self.base()?,
             files: &self.files(),
             undoes,
             operation: logged.operation.clone(),

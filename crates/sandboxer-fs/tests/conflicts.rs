@@ -392,3 +392,46 @@ fn theirs_does_not_take_a_directory_away_from_what_the_sandbox_does_not_know() {
     assert_eq!(told, ["dir: holds by hand in the original, which the sandbox does not know"]);
     assert!(scene.original("dir/file").exists() && !scene.original("moved").exists());
 }
+
+#[test]
+fn what_theirs_went_over_comes_back_and_is_still_in_conflict() {
+    let scene = Scene::new();
+    fs::write(scene.copy("new"), "sandbox\n").unwrap();
+    fs::write(scene.original("new"), "by hand\n").unwrap();
+    fs::set_permissions(scene.original("new"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::write(scene.copy("text"), with(&[(2, "sandbox")])).unwrap();
+    fs::write(scene.original("text"), "by hand\n").unwrap();
+    fs::write(scene.copy("other"), "kept\n").unwrap();
+    fs::remove_file(scene.original("other")).unwrap();
+    let before = scene.conflicts(OnConflict::Fail);
+    scene.commit(OnConflict::Theirs).unwrap();
+    let committed =
+        || (text(scene.original("new")), text(scene.original("text")), text(scene.original("other")));
+    let sandbox = ("sandbox\n".to_owned(), with(&[(2, "sandbox")]), "kept\n".to_owned());
+    assert_eq!(committed(), sandbox);
+    undo(&scene.space, "op_2", "op_1").unwrap();
+    assert_eq!(
+        (text(scene.original("new")), text(scene.original("text"))),
+        ("by hand\n".into(), "by hand\n".into())
+    );
+    assert_eq!(fs::metadata(scene.original("new")).unwrap().permissions().mode() & 0o777, 0o640);
+    assert!(!scene.original("other").exists());
+    assert_eq!(scene.pending(), ["created new", "modified other", "modified text"]);
+    assert_eq!(scene.conflicts(OnConflict::Fail), before);
+    // And the undo can be taken back as well.
+    undo(&scene.space, "op_3", "op_2").unwrap();
+    assert_eq!(committed(), sandbox);
+    assert!(scene.pending().is_empty());
+}
+
+#[test]
+fn what_both_sides_deleted_is_pending_again_after_an_undo() {
+    let scene = Scene::new();
+    fs::remove_file(scene.copy("text")).unwrap();
+    fs::remove_file(scene.original("text")).unwrap();
+    scene.commit(OnConflict::Merge).unwrap();
+    assert!(scene.pending().is_empty());
+    undo(&scene.space, "op_2", "op_1").unwrap();
+    assert!(!scene.original("text").exists());
+    assert_eq!(scene.pending(), ["deleted text"]);
+}

@@ -13,7 +13,7 @@ use crate::manifest::Entry;
 use crate::stamp::Stamp;
 use crate::xattrs::Xattrs;
 
-const MAGIC: &[u8; 8] = b"SBXJRNL\x02";
+const MAGIC: &[u8; 8] = b"SBXJRNL\x03";
 const CHECKSUM: usize = 32;
 
 /// A commit, ready to be made real.
@@ -38,6 +38,8 @@ pub struct Journal {
     pub before: Vec<(RelPath, Option<Entry>)>,
     /// Files of the copy that take what was committed, because it is a merge.
     pub settles: Vec<Settle>,
+    /// Where the base is not what the steps put in place: an operation that is taken back had gone over something else.
+    pub rebased: Vec<(RelPath, Option<Entry>)>,
 }
 
 /// A file of the copy that is to become what was committed.
@@ -56,6 +58,21 @@ impl Settle {
         Some(Self { path: delta.entry.path.clone(), old })
     }
 }
+
+/// What a [`Step::Delete`] removes where nothing is left to remove, and only the base has to forget it.
+pub const NOTHING: Stamp = Stamp {
+    ino: 0,
+    size: 0,
+    mtime: 0,
+    ctime: 0,
+    btime: 0,
+    mode: 0,
+    uid: 0,
+    gid: 0,
+    nlink: 0,
+    dev: 0,
+    blocks: 0,
+};
 
 /// One thing to do. Each can be told apart from having been done, and doing it again is harmless.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

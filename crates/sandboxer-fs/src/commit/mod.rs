@@ -120,6 +120,9 @@ pub fn finish(
     }
     // A program has written to the copy since: its base stays what it was, and the next commit finds the conflict again.
     unsettled.iter().for_each(|path| drop(edits.remove(path)));
+    for (path, entry) in &journal.rebased {
+        edits.entry(path.clone()).and_modify(|edit| edit.clone_from(entry));
+    }
     base.rewrite(edits)?;
     clear(files)?;
     let Journal { digest, mut entries, mut notices, .. } = journal;

@@ -90,6 +90,7 @@ fn build(job: &Prepare<'_>, deltas: Vec<Delta>, links: &Links, stage: &Stage) ->
         undoes: None,
         before,
         settles,
+        rebased: Vec::new(),
     })
 }
 

@@ -6,24 +6,26 @@ use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::model::{Conflict, DiffEntry, DiffKind, DiffView, OpId, RelPath};
 use sandboxer_core::{Error, Result};
 
-use super::journal::{Dress, Journal, Step};
+use super::journal::{Dress, Journal, NOTHING, Step};
 use super::stage::Stage;
 use super::staging::STAGE_THREADS;
 use super::steps::Steps;
 use super::undo::{self, Kept, Record, Touched};
 use super::{CommitFiles, clear};
-use crate::diff::original_moved;
+use crate::diff::{describe_content, original_moved};
 use crate::hash::ContentHash;
 use crate::list;
-use crate::manifest::Entry;
+use crate::manifest::{Entry, Manifest};
 use crate::pool;
-use crate::root::Root;
+use crate::root::{Dir, Root};
 use crate::stamp::Stamp;
 
 /// What to take back, and where.
 pub struct Revert<'a> {
     /// The original.
     pub original: &'a Root,
+    /// The base.
+    pub manifest: &'a Manifest,
     /// The workspace's files.
     pub files: &'a CommitFiles,
     /// The operation to take back.
@@ -84,14 +86,14 @@ fn since(reason: &str) -> String {
 /// What stands in the way although the entry itself is as it was left.
 fn obstacle(original: &Root, touched: &Touched, ours: &BTreeSet<&RelPath>) -> Result<Option<String>> {
     let is_dir = |entry: Option<&Entry>| entry.is_some_and(|e| e.base.is_some_and(|s| s.is_dir()));
-    if is_dir(touched.after.as_ref()) && !is_dir(touched.before()) {
+    if is_dir(touched.after.as_ref()) && !touched.found.is_some_and(|found| found.is_dir()) {
         let Ok(dir) = original.open_dir(&touched.path) else { return Ok(None) };
         let stranger = list::sorted(&dir)?.into_iter().find(|l| !ours.contains(&touched.path.join(&l.name)));
         return Ok(stranger.map(|l| {
             format!("holds {} now, which that operation did not put there", String::from_utf8_lossy(&l.name))
         }));
     }
-    let Some(parent) = touched.path.parent().filter(|_| touched.before().is_some()) else { return Ok(None) };
+    let Some(parent) = touched.path.parent().filter(|_| touched.found.is_some()) else { return Ok(None) };
     let there = ours.contains(&parent) || original.stamp(&parent)?.is_some_and(|s| s.is_dir());
     Ok((!there).then(|| "its directory is gone since that operation".to_owned()))
 }
@@ -105,10 +107,15 @@ fn build(job: &Revert<'_>, record: Record, present: &[Option<Stamp>], stage: &St
     stage.root.as_dir()?.sync()?;
     job.cancel.check()?;
     let mut steps = Steps::default();
-    for (at, touched) in record.touched.iter().enumerate() {
-        add(&mut steps, at, touched, present[at], staged[at]);
+    for (at, (touched, staged)) in record.touched.iter().zip(staged).enumerate() {
+        add(&mut steps, at, touched, present[at], staged);
     }
-    let before = record.touched.iter().map(|t| (t.path.clone(), t.after.clone())).collect();
+    let mut before = Vec::with_capacity(record.touched.len());
+    for touched in &record.touched {
+        before.push((touched.path.clone(), job.manifest.find(&touched.path)?));
+    }
+    let other_base = record.touched.iter().filter(|t| !t.found_base());
+    let rebased = other_base.map(|t| (t.path.clone(), t.before.clone().map(without_child))).collect();
     Ok(Journal {
         stage: stage.root.path().to_path_buf(),
         digest: view.digest,
@@ -119,11 +126,18 @@ fn build(job: &Revert<'_>, record: Record, present: &[Option<Stamp>], stage: &St
         undoes: Some(job.undoes.clone()),
         before,
         settles: Vec::new(),
+        rebased,
     })
 }
 
-/// Puts what comes back onto the stage; the stamp of each entry there.
-fn stage_all(job: &Revert<'_>, record: &Record, stage: &Stage) -> Result<Vec<Option<Stamp>>> {
+/// Something on the stage that comes back, and what the original has there from then on.
+struct Staged {
+    stamp: Option<Stamp>,
+    entry: Entry,
+}
+
+/// Puts what comes back onto the stage.
+fn stage_all(job: &Revert<'_>, record: &Record, stage: &Stage) -> Result<Vec<Staged>> {
     let kept = Root::open(undo::place_of(job.files, job.undoes)?)?.as_dir()?;
     let to = stage.root.as_dir()?;
     let files: Vec<(usize, &Kept, Option<ContentHash>)> = record
@@ -137,38 +151,61 @@ fn stage_all(job: &Revert<'_>, record: &Record, stage: &Stage) -> Result<Vec<Opt
         job.cancel.check()?;
         undo::fetch(&kept, kept_entry, hash, &to, at.to_string().as_bytes(), buffer)
     })?;
-    let mut stamps = Vec::with_capacity(record.touched.len());
+    let mut staged = Vec::with_capacity(record.touched.len());
     for (at, touched) in record.touched.iter().enumerate() {
         let name = at.to_string();
         if comes_back_as_directory(touched) {
             to.make_dir(name.as_bytes(), 0o700)?;
         }
-        stamps.push(to.stamp(name.as_bytes())?);
+        let stamp = to.stamp(name.as_bytes())?;
+        staged.push(Staged { stamp, entry: entry_of(touched, &to, name.as_bytes())? });
     }
-    Ok(stamps)
+    Ok(staged)
+}
+
+/// What the original has when an entry is back: the base as a rule, or what the operation had gone over.
+fn entry_of(touched: &Touched, stage: &Dir, name: &[u8]) -> Result<Entry> {
+    let before = touched.before.clone().unwrap_or_default();
+    let entry = Entry { name: touched.path.name().to_vec(), child: None, base: None, ..before };
+    if touched.found_base() {
+        return Ok(entry);
+    }
+    let entry = Entry { copy: touched.found, kept: None, ..entry };
+    match touched.kept.as_ref().map(|kept| kept.stamp) {
+        Some(stamp) if stamp.is_file() => {
+            let failed = |e| Error::io("read", stage.shown(name), e);
+            let seen = describe_content(&stage.open_file(name)?, &mut Vec::new()).map_err(failed)?;
+            Ok(Entry { hash: seen.hash, xattrs: seen.xattrs, target: Vec::new(), ..entry })
+        }
+        Some(_) => Ok(Entry { hash: None, target: stage.read_link(name)?, ..entry }),
+        None => Ok(entry),
+    }
 }
 
 fn comes_back_as_directory(touched: &Touched) -> bool {
     let is_dir = |entry: Option<&Entry>| entry.and_then(|e| e.base).is_some_and(|s| s.is_dir());
-    is_dir(touched.before()) && !is_dir(touched.after.as_ref())
+    touched.found.is_some_and(|found| found.is_dir()) && !is_dir(touched.after.as_ref())
 }
 
-fn add(steps: &mut Steps, at: usize, touched: &Touched, now: Option<Stamp>, staged: Option<Stamp>) {
+fn add(steps: &mut Steps, at: usize, touched: &Touched, now: Option<Stamp>, staged: Staged) {
     let path = touched.path.clone();
+    let Staged { stamp: staged, entry } = staged;
     // A directory cannot be exchanged for what comes back in its place: what it holds goes first, then it goes itself.
-    let goes = touched.before().is_none() || (staged.is_some() && now.is_some_and(|now| now.is_dir()));
-    if let Some(stamp) = now.filter(|_| goes) {
-        steps.deletes.push(Step::Delete { path: path.clone(), old: stamp });
+    let goes = touched.found.is_none() || (staged.is_some() && now.is_some_and(|now| now.is_dir()));
+    match now.filter(|_| goes) {
+        Some(stamp) => steps.deletes.push(Step::Delete { path: path.clone(), old: stamp }),
+        None if touched.found.is_none() => {
+            steps.deletes.push(Step::Delete { path: path.clone(), old: NOTHING });
+        }
+        None => {}
     }
     let old = now.filter(|_| !goes);
-    let Some(before) = touched.before() else { return };
-    // Its stamp is taken when it is in place; unless it never was the base, which the next commit has to find out.
-    let base = before.base.filter(|_| !touched.found_base());
-    let entry = Entry { child: None, base, ..before.clone() };
+    let Some(found) = touched.found else { return };
+    let like = touched.before.as_ref().and_then(|b| b.base).filter(|_| touched.found_base()).unwrap_or(found);
     match staged {
-        Some(new) => place(steps, at, path, old, new, before, entry),
+        Some(new) => place(steps, at, path, old, new, like, entry),
         None => {
-            let dress = dress_like(before, &old.unwrap_or_default(), false);
+            let dress = dress_like(&like, &entry, &old.unwrap_or_default(), false);
             steps.dresses.push(Step::Dress { path, old: old.unwrap_or_default(), dress, entry });
         }
     }
@@ -180,25 +217,28 @@ fn place(
     path: RelPath,
     old: Option<Stamp>,
     new: Stamp,
-    before: &Entry,
+    like: Stamp,
     entry: Entry,
 ) {
     if new.is_dir() {
-        let dress = dress_like(before, &new, true);
+        let dress = dress_like(&like, &entry, &new, true);
         steps.dresses.push(Step::Dress { path: path.clone(), old: new, dress, entry: entry.clone() });
     }
     steps.places.push(Step::Place { path, staged: at.to_string(), old, new, entry });
 }
 
-/// What makes an entry that is `now` what the base said.
-fn dress_like(entry: &Entry, now: &Stamp, with_time: bool) -> Dress {
-    let like = entry.base.unwrap_or_default();
+/// What makes an entry that is `now` what it was.
+fn dress_like(like: &Stamp, entry: &Entry, now: &Stamp, with_time: bool) -> Dress {
     Dress {
         mode: like.permissions(),
         owner: Some((like.uid, like.gid)).filter(|_| !like.same_owner(now)),
         xattrs: entry.xattrs.clone(),
         mtime: Some(like.mtime).filter(|_| with_time),
     }
+}
+
+fn without_child(entry: Entry) -> Entry {
+    Entry { child: None, ..entry }
 }
 
 /// What taking an entry back does.

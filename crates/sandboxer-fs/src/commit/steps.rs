@@ -3,7 +3,7 @@
 use sandboxer_core::model::{DiffKind, RelPath};
 
 use super::check::Present;
-use super::journal::{Dress, Step};
+use super::journal::{Dress, NOTHING, Step};
 use super::staging::Allowed;
 use crate::diff::{Delta, Plan, Seen};
 use crate::manifest::Entry;
@@ -41,8 +41,7 @@ impl Steps {
         }
         if goes && present.at.is_none() {
             // Gone from both: what is left to do is to forget it.
-            let old = delta.base.as_ref().and_then(|b| b.base).unwrap_or_default();
-            self.deletes.push(Step::Delete { path: path.clone(), old });
+            self.deletes.push(Step::Delete { path: path.clone(), old: NOTHING });
         }
         let Some(seen) = delta.now.as_ref().filter(|_| !goes) else { return };
         let entry = manifest_entry(&path, seen, &delta.plan);

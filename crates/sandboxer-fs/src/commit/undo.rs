@@ -13,7 +13,7 @@ use sandboxer_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::CommitFiles;
-use super::journal::{self, Journal, Outcome, Step};
+use super::journal::{self, Journal, NOTHING, Outcome, Step};
 use super::stage::Stage;
 use crate::clone::make_link;
 use crate::copy::{Transfer, copy_file, hash_fd};
@@ -58,21 +58,17 @@ pub struct Touched {
 }
 
 impl Touched {
-    /// The base's entry for what was there before; `None` where nothing was there.
-    pub fn before(&self) -> Option<&Entry> {
-        self.before.as_ref().filter(|_| self.found.is_some())
-    }
-
     /// The hash of what is kept, if it is known: what was gone over was never the base, and nobody read it.
     pub fn kept_hash(&self) -> Option<ContentHash> {
-        self.before().filter(|_| self.found_base()).and_then(|before| before.hash)
+        self.before.as_ref().filter(|_| self.found_base()).and_then(|before| before.hash)
     }
 
     /// Whether what was there before was the base. If not, taking the operation back must leave that to be seen.
     pub fn found_base(&self) -> bool {
-        match (self.before().and_then(|b| b.base), &self.found) {
-            (Some(base), Some(found)) => base.is_dir() || (base.same_inode(found) && base.same_state(found)),
-            _ => true,
+        match (self.before.as_ref().and_then(|b| b.base), &self.found) {
+            (Some(base), Some(found)) if base.is_dir() => found.is_dir() && base.mode == found.mode,
+            (Some(base), Some(found)) => base.same_inode(found) && base.same_state(found),
+            (base, found) => base.is_none() && found.is_none(),
         }
     }
 }
@@ -266,6 +262,7 @@ fn found(journal: &Journal) -> HashMap<&RelPath, &Stamp> {
     let (mut found, mut placed) = (HashMap::new(), HashSet::new());
     for step in &journal.steps {
         match step {
+            Step::Delete { path, old } if *old == NOTHING => drop(found.remove(path)),
             Step::Delete { path, old } => drop(found.insert(path, old)),
             Step::Place { path, old, .. } => {
                 placed.insert(path);
@@ -288,6 +285,7 @@ fn missing(journal: &Journal, record: &Record) -> Option<String> {
 
 fn replaces_content(step: &Step) -> Option<&RelPath> {
     match step {
+        Step::Delete { old, .. } if *old == NOTHING => None,
         Step::Delete { path, old } | Step::Place { path, old: Some(old), .. } if !old.is_dir() => Some(path),
         _ => None,
     }

@@ -324,8 +324,6 @@ impl Side {
         let mut touched = Vec::new();
         for was in &done.touched {
             let (base, kept) = was.base.clone();
-            // What only the sandbox had, after the original lost it, is new now.
-            let base = base.filter(|_| was.found.is_some());
             touched.push(Touched {
                 path: was.path.clone(),
                 base: (self.base.get(&was.path).cloned(), self.kept.contains(&was.path)),
@@ -333,7 +331,7 @@ impl Side {
                 after: was.found.clone(),
             });
             set(original, &was.path, was.found.clone());
-            self.rebase(&was.path, base, kept && was.found.is_some());
+            self.rebase(&was.path, base, kept);
         }
         touched
     }
