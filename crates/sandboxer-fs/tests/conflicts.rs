@@ -435,3 +435,28 @@ fn what_both_sides_deleted_is_pending_again_after_an_undo() {
     assert!(!scene.original("text").exists());
     assert_eq!(scene.pending(), ["deleted text"]);
 }
+
+#[test]
+fn a_merged_mode_reaches_the_sandbox_and_is_not_taken_back_by_the_next_commit() {
+    let scene = Scene::new();
+    let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    fs::write(scene.copy("text"), with(&[(2, "sandbox")])).unwrap();
+    fs::set_permissions(scene.original("text"), fs::Permissions::from_mode(0o600)).unwrap();
+    scene.commit(OnConflict::Merge).unwrap();
+    assert_eq!((mode(scene.original("text")), mode(scene.copy("text"))), (0o600, 0o600));
+    assert!(scene.pending().is_empty());
+    fs::write(scene.copy("text"), with(&[(2, "again")])).unwrap();
+    commit(&scene.space, CommitRequest::default(), "op_2").unwrap();
+    assert_eq!(mode(scene.original("text")), 0o600);
+}
+
+#[test]
+fn a_mode_stays_pending_where_the_markers_are_resolved_in_favour_of_the_original() {
+    let scene = Scene::new();
+    fs::write(scene.copy("text"), with(&[(2, "sandbox, at some length")])).unwrap();
+    fs::set_permissions(scene.copy("text"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(scene.original("text"), with(&[(2, "original")])).unwrap();
+    assert_eq!(scene.conflicts(OnConflict::Mark).len(), 1);
+    fs::write(scene.copy("text"), with(&[(2, "original")])).unwrap();
+    assert_eq!(scene.pending(), ["metadata text"]);
+}

@@ -131,6 +131,8 @@ pub struct Marked {
     pub content: Vec<u8>,
     /// What the copy was, when it was read.
     pub copy: Seen,
+    /// What the copy is to be besides its content: mode and attributes are merged as well.
+    pub merged: Seen,
     /// The base from now on: the original's present version.
     pub base: Entry,
 }
@@ -197,7 +199,8 @@ fn leave_out(job: &Prepare<'_>, resolved: &mut Resolved) -> Result<()> {
 fn clean_merge(delta: &Delta) -> Option<Marked> {
     let content = delta.plan.content.clone().filter(|_| delta.plan.settles)?;
     let (copy, base) = (delta.plan.copy.clone()?, delta.base.clone()?);
-    Some(Marked { path: delta.entry.path.clone(), content, copy, base })
+    let merged = delta.now.clone()?;
+    Some(Marked { path: delta.entry.path.clone(), content, copy, merged, base })
 }
 
 enum Outcome {
@@ -254,7 +257,8 @@ fn merge_file(job: &Prepare<'_>, delta: &mut Delta, now: Present, reason: String
     if !merged.conflicts.is_empty() {
         let told = Conflict { hunks: merged.conflicts, ..conflict("both sides changed the same lines") };
         let base = delta.base.clone().unwrap_or_default();
-        let marked = Marked { path: path.clone(), content: merged.content, copy, base };
+        let seen = delta.now.clone().unwrap_or_else(|| copy.clone());
+        let marked = Marked { path: path.clone(), content: merged.content, copy, merged: seen, base };
         return Ok(Outcome::Stuck(Box::new(told), Some(Box::new(marked))));
     }
     delta.plan.content = Some(merged.content);
@@ -308,7 +312,8 @@ fn rebase(delta: &mut Delta, ours: Seen, now: Present) {
         }
         _ => {}
     }
-    let never = delta.now.as_ref().map(|s| Stamp { ino: 0, ctime: 0, ..s.stamp });
+    let Stamp { mode, size, .. } = ours.stamp;
+    let never = delta.now.as_ref().map(|s| Stamp { ino: 0, ctime: 0, mode, size, ..s.stamp });
     delta.base = Some(Entry {
         name: delta.entry.path.name().to_vec(),
         base: Some(ours.stamp),

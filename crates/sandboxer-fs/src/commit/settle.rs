@@ -61,10 +61,11 @@ fn settle_one(
     copy: &Settling<'_>,
 ) -> Result<Option<Stamp>> {
     let Some(now) = look(copy.copy, path)? else { return Ok(None) };
-    if now.hash == Some(hash) {
+    let Some(content) = look(original, path)?.filter(|seen| seen.hash == Some(hash)) else { return Ok(None) };
+    let same = |a: &Seen, b: &Seen| (a.hash, a.stamp.mode, &a.xattrs) == (b.hash, b.stamp.mode, &b.xattrs);
+    if same(&now, &content) {
         return Ok(Some(now.stamp));
     }
-    let Some(content) = look(original, path)?.filter(|seen| seen.hash == Some(hash)) else { return Ok(None) };
     if !old.untouched(&now.stamp) {
         return Ok(None);
     }
@@ -72,7 +73,7 @@ fn settle_one(
     let Some(fd) = open_regular(&parent, path)? else { return Ok(None) };
     let bytes = crate::content::read_all(fd, content.stamp.size)
         .map_err(|e| Error::io("read", original.shown(path), e))?;
-    replace(copy.copy, copy.workshop, path, &now, &bytes)
+    replace(copy.copy, copy.workshop, path, (&now, &content), &bytes)
 }
 
 fn look(root: &Root, path: &RelPath) -> Result<Option<Seen>> {
@@ -82,15 +83,22 @@ fn look(root: &Root, path: &RelPath) -> Result<Option<Seen>> {
     Ok(Some(seen))
 }
 
-/// Replaces a file of the copy that still is `old`; `None` where it is not.
-fn replace(copy: &Root, workshop: &Dir, path: &RelPath, old: &Seen, content: &[u8]) -> Result<Option<Stamp>> {
+/// Replaces a file of the copy that still is `old` by one with the mode and attributes of `like`; `None` where it is not.
+fn replace(
+    copy: &Root,
+    workshop: &Dir,
+    path: &RelPath,
+    (old, like): (&Seen, &Seen),
+    content: &[u8],
+) -> Result<Option<Stamp>> {
     crate::remove_entry(workshop, TEMPORARY)?;
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
     let fd = workshop.open(TEMPORARY, flags, 0o600, "create")?;
     let failed = |e| Error::io("write", copy.shown(path), e);
     write_all(&fd, content).map_err(failed)?;
     let fresh = crate::root::stamp_of_fd(&fd).map_err(failed)?;
-    let meta = Meta { mtime: fresh.mtime, ..Meta::of(&old.stamp, old.xattrs.clone()) };
+    let merged = Stamp { mode: like.stamp.mode, ..old.stamp };
+    let meta = Meta { mtime: fresh.mtime, ..Meta::of(&merged, like.xattrs.clone()) };
     copy::finish_file(&fd, &meta).map_err(failed)?;
     let Some(parent) = copy.find_parent(path)? else { return Ok(None) };
     if !parent.stamp(path.name())?.is_some_and(|now| old.stamp.untouched(&now)) {
@@ -105,7 +113,7 @@ fn replace(copy: &Root, workshop: &Dir, path: &RelPath, old: &Seen, content: &[u
 pub fn mark(job: &Prepare<'_>, marked: &[Marked]) -> Result<()> {
     let (copy, mut edits, mut changed) = (job.comparison.copy, Edits::new(), None);
     for file in marked {
-        match replace(copy, job.workshop, &file.path, &file.copy, &file.content)? {
+        match replace(copy, job.workshop, &file.path, (&file.copy, &file.merged), &file.content)? {
             Some(_) => drop(edits.insert(file.path.clone(), Some(file.base.clone()))),
             None => changed = Some(copy.shown(&file.path)),
         }

@@ -85,15 +85,12 @@ impl World {
         diff.workspaces.into_iter().flat_map(|w| w.entries).collect()
     }
 
-    /// Where blocks are shared, content that was never read has no hash on record: once the original was written to, it cannot be told
+    /// Content that was copied without being read has no hash on record: once the original was written to, it cannot be told
     /// whether it differs, and it is said to.
     fn is_unsure(&self, who: usize, path: &str) -> bool {
         let side = &self.sides[who];
         let is_file = side.base.get(path).is_some_and(|node| node.bytes().is_some());
-        self.strategy == "copy_on_write"
-            && is_file
-            && side.stirred.contains(path)
-            && !side.kept.contains(path)
+        is_file && side.stirred.contains(path) && !side.kept.contains(path)
     }
 
     fn check_diff(&self, who: usize) -> Checked {
