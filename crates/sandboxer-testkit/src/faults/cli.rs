@@ -90,6 +90,15 @@ impl Cli {
         Created { id: text("sandbox_id"), path: text("sandbox_path").into(), strategy: text("strategy") }
     }
 
+    /// The ids of the operations that are in one of `states`.
+    #[track_caller]
+    pub fn operations_in(&self, states: &[&str]) -> Vec<String> {
+        let log = self.json(&["log", "-n", "1000"]);
+        let all = log["operations"].as_array().unwrap();
+        let meant = all.iter().filter(|op| states.iter().any(|state| op["state"] == *state));
+        meant.map(|op| op["id"].as_str().unwrap().to_owned()).collect()
+    }
+
     /// Every file and directory below the state directory by name, the database's own files and what is inside
     /// workspaces' trees excepted: what has to be the same before and after something that left nothing behind.
     pub fn inventory(&self) -> Vec<PathBuf> {

@@ -124,7 +124,8 @@ impl Scenario {
     #[track_caller]
     pub fn assert_no_leftovers(&self, context: &str) {
         let now = self.cli.inventory();
-        let extra: Vec<_> = now.iter().filter(|path| !self.inventory.contains(path)).collect();
+        let kept = self.cli.operations_in(&["done", "recovered"]);
+        let extra: Vec<_> = now.iter().filter(|path| !self.inventory.contains(path) && !is_kept(path, &kept)).collect();
         assert!(extra.is_empty(), "{context}: left over in the state directory: {extra:?}");
         assert_eq!(mounts_below(self.dir()), Vec::<PathBuf>::new(), "{context}: mounts are left over");
         let hidden: Vec<_> = hidden_beside(&self.resource).collect();
@@ -135,21 +136,28 @@ impl Scenario {
     #[track_caller]
     pub fn assert_destroyable(&self, context: &str) {
         let before = Manifest::capture(&self.resource);
-        self.cli.ok(&["destroy", &self.sandbox.id]);
+        self.cli.ok(&["destroy", "--discard", &self.sandbox.id]);
         let workspaces: Vec<_> = self.cli.inventory().into_iter().filter(|p| is_of_a_sandbox(p)).collect();
         assert!(workspaces.is_empty(), "{context}: destroy left {workspaces:?}");
         before.assert_same(&Manifest::capture(&self.resource), Facets::UNTOUCHED, context);
     }
 }
 
-fn is_of_a_sandbox(path: &Path) -> bool {
+/// Whether a path belongs to what takes one of `operations` back, or is an empty room to work in.
+fn is_kept(path: &Path, operations: &[String]) -> bool {
+    let below_undo = path.iter().skip_while(|part| *part != "undo").nth(1);
+    let is_room = path.file_name().is_some_and(|name| name == "undo" || name == "workshop");
+    is_room || below_undo.is_some_and(|id| operations.iter().any(|known| id == known.as_str()))
+}
+
+pub(super) fn is_of_a_sandbox(path: &Path) -> bool {
     path.components().any(|c| {
         let name = c.as_os_str().to_string_lossy();
         name.starts_with("ws_") || name.starts_with("sbx_")
     })
 }
 
-fn hidden_beside(resource: &Path) -> impl Iterator<Item = PathBuf> {
+pub(super) fn hidden_beside(resource: &Path) -> impl Iterator<Item = PathBuf> {
     let listing = fs::read_dir(resource.parent().unwrap()).unwrap().flatten().map(|e| e.path());
     listing.filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(".sandboxer")))
 }

@@ -1,0 +1,99 @@
+//! Every operation besides a plain commit, killed at a system call, then the next command, twice.
+//!
+//! By default a spread sample of the calls that change something; `SANDBOXER_TEST_FULL=1` takes every call.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use sandboxer_testkit::faults::{Case, Ended, Outcome, Point, Seen, Task, Trace, sample};
+use sandboxer_testkit::{full, skip};
+
+/// What the task comes to undisturbed, and the calls that are worth a kill.
+fn undisturbed(task: Task) -> Option<(Seen, Vec<Point>)> {
+    if let Some(reason) = Trace::unavailable() {
+        skip(&reason);
+        return None;
+    }
+    let twin = Case::new(task);
+    let points = Trace::new(&twin.cli).on_one_processor().points(&twin.arguments());
+    let points: Vec<Point> = points.into_iter().filter(|p| full() || p.changes).collect();
+    assert!(points.len() > 10, "hardly a call was seen: {points:?}");
+    Some((twin.look(), points))
+}
+
+/// A case whose task was killed at `point`.
+fn killed_at(task: Task, point: &Point) -> (Case, bool) {
+    let case = Case::new(task);
+    let ended = Trace::new(&case.cli).on_one_processor().kill(point, &case.arguments());
+    (case, matches!(ended, Ended::Killed))
+}
+
+/// Kills the task at sampled points; after each the state is old or new, nothing is left over, and life goes on.
+fn sweep(task: Task, count: usize) {
+    let Some((twin, points)) = undisturbed(task) else { return };
+    let (mut killed, mut seen) = (0, [0, 0]);
+    let points = sample(&points, count);
+    for point in &points {
+        let (case, was_killed) = killed_at(task, point);
+        killed += usize::from(was_killed);
+        let outcome = case.recover_and_check(&twin, &format!("{task:?} killed at {point:?}"));
+        seen[usize::from(outcome == Outcome::New)] += 1;
+    }
+    println!("{task:?}: old {}, new {}, killed {killed} of {}", seen[0], seen[1], points.len());
+    assert!(killed * 2 > points.len(), "only {killed} of {} points were reached", points.len());
+    assert!(seen[0] > 0, "a sweep over a whole {task:?} sees it undone");
+}
+
+#[test]
+fn undo_killed() {
+    sweep(Task::Undo, 14);
+}
+
+#[test]
+fn merging_commit_killed() {
+    sweep(Task::Merge, 12);
+}
+
+#[test]
+fn commit_of_hunks_killed() {
+    sweep(Task::Hunks, 8);
+}
+
+#[test]
+fn rollback_killed() {
+    sweep(Task::Rollback, 8);
+}
+
+#[test]
+fn checkpoint_killed() {
+    sweep(Task::Checkpoint, 8);
+}
+
+#[test]
+fn restore_killed() {
+    sweep(Task::Restore, 8);
+}
+
+#[test]
+fn parking_killed() {
+    sweep(Task::Park, 10);
+}
+
+#[test]
+fn unparking_killed() {
+    sweep(Task::Unpark, 12);
+}
+
+/// D02 of undo: some kill points of the undo; the recovery of each is killed, and recovered in its turn.
+#[test]
+fn recovery_of_an_undo_killed() {
+    let Some((twin, points)) = undisturbed(Task::Undo) else { return };
+    for point in sample(&points, 7) {
+        let (case, _) = killed_at(Task::Undo, &point);
+        let recovery = Trace::new(&case.cli).on_one_processor().points(&["list"]);
+        let recovery: Vec<Point> = recovery.into_iter().filter(|p| p.changes).collect();
+        for second in sample(&recovery, 2) {
+            let (case, _) = killed_at(Task::Undo, &point);
+            Trace::new(&case.cli).on_one_processor().kill(&second, &["list"]);
+            case.recover_and_check(&twin, &format!("undo killed at {point:?}, recovery at {second:?}"));
+        }
+    }
+}
