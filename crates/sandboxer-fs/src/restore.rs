@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rustix::fs::{self, AtFlags, Mode, RenameFlags};
+use rustix::io::Errno;
 use sandboxer_core::model::{NodeType, RelPath};
 use sandboxer_core::{Error, Result};
 
@@ -65,13 +66,8 @@ pub fn restore(
         latest: 0,
     };
     run.open_up(&candidates)?;
-    let aside = run.make_way(&candidates, &differing)?;
-    if let Err(error) = run.bring_back(comparison, &candidates, &differing) {
-        run.put_back(aside);
-        return Err(error);
-    }
+    run.bring_back(comparison, &candidates, &differing)?;
     run.remove_intruders(&candidates, &differing)?;
-    aside.iter().try_for_each(|(_, name)| crate::remove_entry(workshop, name.as_bytes()))?;
     run.dress_dirs(comparison)?;
     copy::wait_past(run.latest);
     Ok(run.restored)
@@ -151,38 +147,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Moves aside what has another type than what is to come back; nothing is thrown away before all is back.
-    fn make_way(
-        &self,
-        candidates: &[Candidate],
-        differing: &BTreeSet<RelPath>,
-    ) -> Result<Vec<(RelPath, String)>> {
-        let mut aside = Vec::new();
-        for candidate in candidates.iter().filter(|c| differing.contains(&c.path)) {
-            let (Some(now), Some(base)) = (candidate.now, &candidate.base) else { continue };
-            let Some(parent) = self.copy.find_parent(&candidate.path)? else { continue };
-            if now.node_type() == base.node_type() {
-                continue;
-            }
-            let name = format!("aside-{}", aside.len());
-            crate::remove_entry(self.workshop, name.as_bytes())?;
-            fs::renameat(&parent, candidate.path.name(), self.workshop, name.as_str())
-                .map_err(|e| Error::io("move aside", self.copy.shown(&candidate.path), e))?;
-            aside.push((candidate.path.clone(), name));
-        }
-        Ok(aside)
-    }
-
-    /// After a failure: what was moved aside is still worth having. What is in its place by now is what was to come back.
-    fn put_back(&self, aside: Vec<(RelPath, String)>) {
-        for (path, name) in aside {
-            if let Ok(Some(parent)) = self.copy.find_parent(&path) {
-                let flags = RenameFlags::NOREPLACE;
-                let _ = fs::renameat_with(self.workshop, name.as_str(), &parent, path.name(), flags);
-            }
-        }
-    }
-
     fn remove_intruders(&mut self, candidates: &[Candidate], differing: &BTreeSet<RelPath>) -> Result<()> {
         let intruder = |c: &&Candidate| c.base.is_none() && c.now.is_some() && differing.contains(&c.path);
         for candidate in candidates.iter().filter(intruder) {
@@ -230,9 +194,11 @@ impl Run<'_> {
             crate::remove_below(self.copy, path)?;
             return Ok(None);
         };
-        if self.copy.stamp(path)?.is_none() {
+        if !self.copy.stamp(path)?.is_some_and(|now| now.is_dir()) {
             let Some(parent) = self.copy.find_parent(path)? else { return Ok(None) };
-            parent.make_dir(path.name(), 0o700)?;
+            crate::remove_entry(self.workshop, TEMPORARY)?;
+            self.workshop.make_dir(TEMPORARY, 0o700)?;
+            self.place(&parent, path)?;
         }
         self.dirs.insert(path.clone(), wanted.clone());
         Ok(Some(wanted))
@@ -251,8 +217,7 @@ impl Run<'_> {
             },
         };
         let Some(parent) = self.copy.find_parent(path)? else { return Ok(None) };
-        fs::renameat(self.workshop, TEMPORARY, &parent, path.name())
-            .map_err(|e| Error::io("put back", self.copy.shown(path), e))?;
+        self.place(&parent, path)?;
         let stamp = parent.stamp(path.name())?;
         self.latest = self.latest.max(stamp.map_or(0, |s| s.ctime));
         let entry = Entry { copy: stamp, ..entry };
@@ -260,6 +225,25 @@ impl Run<'_> {
             self.linked.insert(identity, (path.clone(), entry.clone()));
         }
         Ok(Some(entry))
+    }
+
+    /// Puts what was made in the workshop in its place. The path is at no time without either of the two, so that whoever is
+    /// interrupted leaves it as it was or as it is to be.
+    fn place(&self, parent: &Dir, path: &RelPath) -> Result<()> {
+        let failed = |e| Error::io("put back", self.copy.shown(path), e);
+        match fs::renameat(self.workshop, TEMPORARY, parent, path.name()) {
+            // A directory and something else do not replace one another.
+            Err(Errno::ISDIR | Errno::NOTDIR | Errno::EXIST | Errno::NOTEMPTY) => {}
+            placed => return placed.map_err(failed),
+        }
+        match fs::renameat_with(self.workshop, TEMPORARY, parent, path.name(), RenameFlags::EXCHANGE) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                crate::remove_entry(parent, path.name())?;
+                fs::renameat(self.workshop, TEMPORARY, parent, path.name()).map_err(failed)
+            }
+            Err(e) => Err(failed(e)),
+            Ok(()) => crate::remove_entry(self.workshop, TEMPORARY),
+        }
     }
 
     /// Another name of the same file that is in place already: linked, not copied.
@@ -289,8 +273,7 @@ impl Run<'_> {
         let like = wanted.base.or(wanted.copy).unwrap_or_default();
         make_link(self.workshop, TEMPORARY, &wanted.target, &like)?;
         let Some(parent) = self.copy.find_parent(path)? else { return Ok(None) };
-        fs::renameat(self.workshop, TEMPORARY, &parent, path.name())
-            .map_err(|e| Error::io("put back", self.copy.shown(path), e))?;
+        self.place(&parent, path)?;
         Ok(Some(Entry { copy: parent.stamp(path.name())?, ..wanted }))
     }
 

@@ -482,6 +482,21 @@ fn a_restore_that_fails_throws_nothing_away() {
 }
 
 #[test]
+fn files_and_directories_that_took_each_others_places_come_back() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    fs::remove_dir_all(scene.copy("dir")).unwrap();
+    fs::write(scene.copy("dir"), "a file now").unwrap();
+    fs::remove_file(scene.copy("a")).unwrap();
+    fs::create_dir(scene.copy("a")).unwrap();
+    fs::write(scene.copy("a/inside"), "inside").unwrap();
+    space.rollback(&[]).unwrap();
+    assert!(space.diff().unwrap().entries.is_empty());
+    assert_eq!(text(&scene.copy("a")), text(&scene.original("a")));
+    assert_eq!(fs::read_dir(scene.home.join("workshop")).unwrap().count(), 0);
+}
+
+#[test]
 fn content_of_any_size_is_refused_before_it_is_read() {
     let scene = Scene::new();
     let space = scene.workspace();
