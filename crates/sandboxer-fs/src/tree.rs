@@ -94,6 +94,8 @@ pub struct Workspace {
 const SPEC: &str = "workspace.json";
 const TREE: &str = "tree";
 const BASE: &str = "base.manifest";
+/// In a fresh copy that has everything.
+const READY: &str = "done";
 
 impl Workspace {
     /// Copies `spec`'s original into the existing directory `home`. Where it fails, `home` is the caller's to remove.
@@ -310,43 +312,63 @@ impl Workspace {
     }
 
     /// Puts the workspace at `home` together again from the original and what was parked. One that is not parked is
-    /// left as it is.
+    /// left as it is; where it fails, it is parked as it was.
     pub fn unpark(home: &Path, means: Means) -> Result<Self> {
-        let (fresh, old_tree) = park::places(home);
-        let (tree, done) = (home.join(TREE), fresh.join("done"));
-        let Some(parked) = Parked::load(home)? else { return Self::open(home, means) };
-        if !done.exists() {
-            crate::remove_tree(&fresh)?;
-            std::fs::create_dir(&fresh).map_err(|e| Error::io("create directory", &fresh, e))?;
-            let space = Self::open(home, means.clone())?;
-            let spec = Spec { keep_base: 0, ..space.spec.clone() };
-            let (renewed, _) = Self::create(&fresh, spec, means.clone())?;
-            park::lay_over(
-                &Assembly {
-                    parked: &space.copy,
-                    manifest: &space.base()?,
-                    fresh: &renewed.copy,
-                    fresh_manifest: &fresh.join(BASE),
-                },
-                &parked,
-            )?;
-            durable::write(&done, b"")?;
+        Self::settle_unparking(home)?;
+        if let Some(parked) = Parked::load(home)? {
+            if let Err(error) = Self::put_together(home, &parked, &means) {
+                // The first error is the one to tell; what is left is removed the next time.
+                let _ = Self::settle_unparking(home);
+                return Err(error);
+            }
+            Self::settle_unparking(home)?;
         }
-        // From here on what is left to do is told by what is there.
+        Self::open(home, means)
+    }
+
+    /// Makes a fresh copy of the original beside what is parked, with the work laid over it.
+    fn put_together(home: &Path, parked: &Parked, means: &Means) -> Result<()> {
+        let (fresh, _) = park::places(home);
+        std::fs::create_dir(&fresh).map_err(|e| Error::io("create directory", &fresh, e))?;
+        let space = Self::open(home, means.clone())?;
+        let spec = Spec { keep_base: 0, ..space.spec.clone() };
+        let (renewed, _) = Self::create(&fresh, spec, means.clone())?;
+        let assembly = Assembly {
+            parked: &space.copy,
+            manifest: &space.base()?,
+            fresh: &renewed.copy,
+            fresh_manifest: &fresh.join(BASE),
+        };
+        park::lay_over(&assembly, parked)?;
+        // The only other copy of the work goes when this one is in its place.
+        fs::syncfs(&renewed.copy).map_err(|e| Error::io("flush", &fresh, e))?;
+        durable::write(&fresh.join(READY), b"")
+    }
+
+    /// Finishes an unparking that had everything ready when it was interrupted, and forgets one that had not.
+    pub fn settle_unparking(home: &Path) -> Result<()> {
+        let (fresh, old_tree) = park::places(home);
+        if fresh.join(READY).exists() && Parked::load(home)?.is_some() {
+            Self::change_places(home, &fresh, &old_tree)?;
+            park::forget(home)?;
+        }
+        crate::remove_tree(&old_tree)?;
+        crate::remove_tree(&fresh)
+    }
+
+    /// What is left to do is told by what is there.
+    fn change_places(home: &Path, fresh: &Path, old_tree: &Path) -> Result<()> {
+        let tree = home.join(TREE);
         if fresh.join(TREE).exists() {
             if tree.exists() && !old_tree.exists() {
-                rename(&tree, &old_tree)?;
+                rename(&tree, old_tree)?;
             }
             rename(&fresh.join(TREE), &tree)?;
         }
         if fresh.join(BASE).exists() {
             rename(&fresh.join(BASE), &home.join(BASE))?;
         }
-        durable::sync_dir(home)?;
-        park::forget(home)?;
-        crate::remove_tree(&old_tree)?;
-        crate::remove_tree(&fresh)?;
-        Self::open(home, means)
+        durable::sync_dir(home)
     }
 
     fn checkpoints(&self) -> Checkpoints {

@@ -164,3 +164,32 @@ fn commits_can_be_taken_back_after_parking() {
     assert!(fs::read_to_string(scene.original("a")).unwrap().starts_with("a\n"));
     assert_eq!(pending(&space), before);
 }
+
+/// Every state in which an unparking can be interrupted, as far as names tell.
+#[test]
+fn an_interrupted_unparking_is_finished_or_forgotten() {
+    let scene = Scene::new();
+    let before = pending(&scene.space);
+    scene.space.park().unwrap();
+    let home = scene.home();
+    // Half a fresh copy: forgotten.
+    fs::create_dir_all(home.join("fresh/tree/half")).unwrap();
+    Workspace::settle_unparking(&home).unwrap();
+    assert!(!home.join("fresh").exists() && home.join("parked.json").exists());
+    // Everything is in its place, and only the rest was to be removed.
+    let list = fs::read(home.join("parked.json")).unwrap();
+    assert_eq!(pending(&scene.unpark()), before);
+    fs::create_dir_all(home.join("tree.parked/dir")).unwrap();
+    fs::create_dir(home.join("fresh")).unwrap();
+    assert_eq!(pending(&scene.unpark()), before);
+    assert!(!home.join("tree.parked").exists() && !home.join("fresh").exists());
+    // The old tree had made way and the new one had not come.
+    fs::write(home.join("parked.json"), list).unwrap();
+    fs::create_dir(home.join("fresh")).unwrap();
+    fs::write(home.join("fresh/done"), "").unwrap();
+    fs::rename(home.join("tree"), home.join("fresh/tree")).unwrap();
+    fs::create_dir(home.join("tree.parked")).unwrap();
+    Workspace::settle_unparking(&home).unwrap();
+    assert!(!home.join("parked.json").exists() && !home.join("tree.parked").exists());
+    assert_eq!(pending(&Workspace::open(&home, Means::default()).unwrap()), before);
+}

@@ -109,7 +109,10 @@ impl CopyStrategy {
                 sandboxer_fs::commit::forget_undo(&CommitFiles::new(&home_of(sandbox)?), operation)
             }
             Part::Checkpoint(id) => self.open(sandbox)?.drop_checkpoint(id.as_str()),
-            Part::Unchanged => self.open(sandbox)?.park().map(drop),
+            Part::Unchanged => {
+                Workspace::settle_unparking(&home_of(sandbox)?)?;
+                self.open(sandbox)?.park().map(drop)
+            }
         }
     }
 

@@ -15,7 +15,7 @@ use super::{
     KeptItem, Operation, ParkedSandbox, Sandbox, SandboxState, Target, Uncommitted, Workspace,
     names as naming,
 };
-use crate::model::{Part, SandboxRef};
+use crate::model::{Part, SandboxId, SandboxRef};
 use crate::store::{Naming, OperationEnd};
 use crate::{Error, Result};
 
@@ -88,11 +88,18 @@ impl SandboxManager {
         let details = json!({"workspaces": names(target), "changes": changes, "why": why});
         let operation = new_operation(&target.sandbox.id, "park", details);
         self.store.begin(&operation)?;
-        self.finish_parking(target, &operation)
+        flush(target).map_err(|error| self.log_failure(&operation, error))?;
+        self.put_away(target, &operation)
     }
 
-    /// Puts away what is not yet, and writes it down. Can be repeated.
+    /// Parks what somebody was interrupted at. Can be repeated.
     pub(super) fn finish_parking(&self, target: &Target, operation: &Operation) -> Result<()> {
+        flush(target)?;
+        self.put_away(target, operation)
+    }
+
+    /// Puts away what is not yet, and writes it down.
+    fn put_away(&self, target: &Target, operation: &Operation) -> Result<()> {
         for workspace in &target.workspaces {
             self.slim(workspace).map_err(in_workspace(&target.sandbox, workspace))?;
         }
@@ -142,7 +149,17 @@ impl SandboxManager {
         self.store.begin(&operation)?;
         let naming =
             name.map_or(Naming::Derived(sandbox.name.clone()), |name| Naming::Exact(name.to_owned()));
-        self.unpark_all(&sandbox, &naming, &operation).map_err(|error| self.log_failure(&operation, error))
+        self.unpark_all(&sandbox, &naming, &operation).map_err(|error| {
+            let _ = self.park_again(&sandbox.id);
+            self.log_failure(&operation, error)
+        })
+    }
+
+    /// Removes what an unparking that came to nothing has made; the sandbox is parked as before.
+    pub(super) fn park_again(&self, id: &SandboxId) -> Result<()> {
+        let parked = self.store.sandbox(id)?.filter(|s| s.state == SandboxState::Parked);
+        let workspaces = parked.map(|sandbox| sandbox.workspaces).unwrap_or_default();
+        workspaces.iter().try_for_each(|workspace| self.slim(workspace))
     }
 
     fn unpark_all(&self, sandbox: &Sandbox, naming: &Naming, operation: &Operation) -> Result<Sandbox> {
@@ -177,6 +194,15 @@ impl SandboxManager {
         resource.properties.insert("parked".to_owned(), json!(home));
         self.strategy_of(workspace)?.create(&sandbox.plan_id, &resource)
     }
+}
+
+/// Flushes what the workspaces hold: once it is parked nobody has it but us, and it has to outlast a power cut.
+fn flush(target: &Target) -> Result<()> {
+    for home in target.workspaces.iter().filter_map(home_of).filter(|home| home.exists()) {
+        let dir = std::fs::File::open(home).map_err(|e| Error::io("open directory", home, e))?;
+        rustix::fs::syncfs(&dir).map_err(|e| Error::io("flush", home, e))?;
+    }
+    Ok(())
 }
 
 /// Where a workspace is kept.

@@ -110,6 +110,10 @@ impl SandboxManager {
                 self.finish_parking(&target, operation)?;
                 Ok(told(&sandbox.id, format!("finished parking sandbox {}", sandbox.name)))
             }
+            ("unpark", _) if sandbox.state == SandboxState::Parked => {
+                self.park_again(&sandbox.id)?;
+                self.end_quietly(operation, "failed", "interrupted; it is still parked")
+            }
             _ => self.end_quietly(operation, "failed", "interrupted"),
         }
     }
