@@ -230,7 +230,8 @@ impl Case {
             return Outcome::New;
         }
         let paths: BTreeSet<_> = [old, new, now].into_iter().flat_map(Manifest::names).collect();
-        let torn: Vec<_> = paths.into_iter().filter(|path| !now.is_at(path, old) && !now.is_at(path, new)).collect();
+        let torn: Vec<_> =
+            paths.into_iter().filter(|path| !now.is_at(path, old) && !now.is_at(path, new)).collect();
         assert!(torn.is_empty(), "{context}: neither as they were nor as they are to be: {torn:?}");
         Outcome::Old
     }
@@ -262,7 +263,11 @@ impl Case {
     fn go_on(&self, outcome: Outcome, twin: &Seen, context: &str) {
         if outcome == Outcome::Old {
             self.cli.ok(&self.arguments());
-            assert_eq!(self.verdict(twin, context), Outcome::New, "{context}: the repeated command did nothing");
+            assert_eq!(
+                self.verdict(twin, context),
+                Outcome::New,
+                "{context}: the repeated command did nothing"
+            );
         }
         self.assert_no_leftovers(Outcome::New, twin, context);
         self.build_upon(context);
@@ -279,7 +284,11 @@ impl Case {
                 self.cli.ok(&["unpark", &self.sandbox.id]);
                 let tree = Manifest::capture(&self.sandbox.path);
                 self.first.1.assert_same(&tree, Facets::WRITTEN, context);
-                assert_eq!(self.look().pending, self.first.2, "{context}: something else is pending than before");
+                assert_eq!(
+                    self.look().pending,
+                    self.first.2,
+                    "{context}: something else is pending than before"
+                );
             }
             Task::Checkpoint => {
                 fs::remove_dir_all(self.sandbox.path.join("src")).unwrap();
@@ -331,6 +340,12 @@ fn prepare(task: Task, cli: &Cli, resource: &Path, sandbox: &Created) {
             cli.ok(&["checkpoint", &sandbox.id, "one"]);
             fs::remove_dir_all(sandbox.path.join("src")).unwrap();
             fs::write(sandbox.path.join("later"), "later\n").unwrap();
+            // A directory where a file is to come back, and a file where a directory is.
+            fs::remove_file(sandbox.path.join("texts/0.txt")).unwrap();
+            fs::create_dir(sandbox.path.join("texts/0.txt")).unwrap();
+            fs::write(sandbox.path.join("texts/0.txt/inside"), "inside\n").unwrap();
+            fs::remove_dir_all(sandbox.path.join("docs")).unwrap();
+            fs::write(sandbox.path.join("docs"), "a file now\n").unwrap();
         }
         Task::Unpark => drop(cli.ok(&["destroy", &sandbox.id])),
         Task::Hunks | Task::Rollback | Task::Checkpoint | Task::Park => {}

@@ -125,7 +125,8 @@ impl Scenario {
     pub fn assert_no_leftovers(&self, context: &str) {
         let now = self.cli.inventory();
         let kept = self.cli.operations_in(&["done", "recovered"]);
-        let extra: Vec<_> = now.iter().filter(|path| !self.inventory.contains(path) && !is_kept(path, &kept)).collect();
+        let extra: Vec<_> =
+            now.iter().filter(|path| !self.inventory.contains(path) && !is_kept(path, &kept)).collect();
         assert!(extra.is_empty(), "{context}: left over in the state directory: {extra:?}");
         assert_eq!(mounts_below(self.dir()), Vec::<PathBuf>::new(), "{context}: mounts are left over");
         let hidden: Vec<_> = hidden_beside(&self.resource).collect();
