@@ -192,10 +192,13 @@ impl SandboxManager {
 
     /// A workspace that failed to finish decides by itself whether it had begun: what had not is forgotten; what had is
     /// tried once more, and where even that fails, the operation stays `running` and the next command's recovery tries again.
+    /// What failed after everything was done, while clearing up, is done.
     fn settle_failure(&self, task: &Undertaking<'_>, error: Error) -> Result<PerWorkspace<CommitResult>> {
-        match self.abort_each(&task.target) {
-            Ok(()) => Err(self.log_failure(&task.operation, error)),
-            Err(_) => self.finish_all(&task.target).map_err(|_| error),
+        let was_begun = self.abort_each(&task.target).is_err();
+        match self.finish_all(&task.target) {
+            Ok(results) if was_begun || results.iter().any(|(_, result)| did_something(result)) => Ok(results),
+            Err(_) if was_begun => Err(error),
+            _ => Err(self.log_failure(&task.operation, error)),
         }
     }
 
