@@ -196,7 +196,9 @@ impl SandboxManager {
     fn settle_failure(&self, task: &Undertaking<'_>, error: Error) -> Result<PerWorkspace<CommitResult>> {
         let was_begun = self.abort_each(&task.target).is_err();
         match self.finish_all(&task.target) {
-            Ok(results) if was_begun || results.iter().any(|(_, result)| did_something(result)) => Ok(results),
+            Ok(results) if was_begun || results.iter().any(|(_, result)| did_something(result)) => {
+                Ok(results)
+            }
             Err(_) if was_begun => Err(error),
             _ => Err(self.log_failure(&task.operation, error)),
         }

@@ -89,17 +89,17 @@ impl SandboxManager {
         let operation = new_operation(&target.sandbox.id, "park", details);
         self.store.begin(&operation)?;
         flush(target).map_err(|error| self.log_failure(&operation, error))?;
-        self.put_away(target, &operation)
+        self.slim_and_record(target, &operation)
     }
 
     /// Parks what somebody was interrupted at. Can be repeated.
     pub(super) fn finish_parking(&self, target: &Target, operation: &Operation) -> Result<()> {
         flush(target)?;
-        self.put_away(target, operation)
+        self.slim_and_record(target, operation)
     }
 
     /// Puts away what is not yet, and writes it down.
-    fn put_away(&self, target: &Target, operation: &Operation) -> Result<()> {
+    fn slim_and_record(&self, target: &Target, operation: &Operation) -> Result<()> {
         for workspace in &target.workspaces {
             self.slim(workspace).map_err(in_workspace(&target.sandbox, workspace))?;
         }

@@ -120,9 +120,8 @@ fn run(strategy: &'static str, dir: &Path, cases: u32) {
     let cases = if full() { cases * 10 } else { cases };
     let config =
         Config { cases, rng_seed, failure_persistence: None, max_shrink_iters: 1_000, ..Config::default() };
-    let result = TestRunner::new(config).run(&history(), |history| {
-        play(strategy, dir, &history).map_err(TestCaseError::fail)
-    });
+    let result = TestRunner::new(config)
+        .run(&history(), |history| play(strategy, dir, &history).map_err(TestCaseError::fail));
     if let Err(failure) = result {
         panic!("{failure}");
     }

@@ -149,8 +149,8 @@ impl Commit<'_> {
     fn theirs(&self) -> Verdict {
         self.all_or_nothing(&self.deltas, |delta| {
             let homeless = delta.kind != DiffKind::Deleted && self.has_no_parent(&delta.path, &self.deltas);
-            let stranger =
-                delta.kind != DiffKind::Metadata && delta.paths().any(|p| self.holds_stranger(p, &self.deltas));
+            let stranger = delta.kind != DiffKind::Metadata
+                && delta.paths().any(|p| self.holds_stranger(p, &self.deltas));
             (!homeless && !stranger).then(|| self.plain(delta))
         })
     }
@@ -177,8 +177,10 @@ impl Commit<'_> {
             return Ok(Some(self.plain(delta)));
         }
         let mergeable = matches!(delta.kind, DiffKind::Modified | DiffKind::Created | DiffKind::Metadata);
-        let (Some(Node::File { bytes: ours, mode: our_mode }), Some(Node::File { bytes: theirs, mode: their_mode })) =
-            (ours.filter(|_| mergeable), self.side.mine.get(path))
+        let (
+            Some(Node::File { bytes: ours, mode: our_mode }),
+            Some(Node::File { bytes: theirs, mode: their_mode }),
+        ) = (ours.filter(|_| mergeable), self.side.mine.get(path))
         else {
             return Ok(None);
         };
@@ -208,7 +210,9 @@ impl Commit<'_> {
         let new = |path: &String| self.is_in_the_way(path, delta) || self.has_no_parent(path, all);
         let old = |path: &String| {
             moved(self.original, &self.side.base, path)
-                || (delta.kind != DiffKind::Metadata && is_dir(&self.side.base, path) && self.holds_stranger(path, all))
+                || (delta.kind != DiffKind::Metadata
+                    && is_dir(&self.side.base, path)
+                    && self.holds_stranger(path, all))
         };
         match (&delta.from, delta.kind) {
             (Some(from), _) if old(from) => Some(from.clone()),
@@ -233,7 +237,9 @@ impl Commit<'_> {
     /// Whether a directory of the original that is to go holds something that does not go with it.
     fn holds_stranger(&self, path: &str, all: &[Delta]) -> bool {
         let goes = |child: &String| {
-            let gone = |d: &Delta| (d.kind == DiffKind::Deleted && d.path == *child) || d.from.as_ref() == Some(child);
+            let gone = |d: &Delta| {
+                (d.kind == DiffKind::Deleted && d.path == *child) || d.from.as_ref() == Some(child)
+            };
             all.iter().any(gone)
         };
         is_dir(self.original, path)
@@ -260,9 +266,13 @@ impl Side {
     pub fn carry_out(&mut self, original: &mut Tree, changes: Vec<Change>) -> Vec<Touched> {
         let mut touched = Vec::new();
         for change in &changes {
-            for path in change.delta.from.clone().into_iter().chain(
-                Some(change.delta.path.clone()).filter(|_| change.delta.kind == DiffKind::Deleted),
-            ) {
+            for path in change
+                .delta
+                .from
+                .clone()
+                .into_iter()
+                .chain(Some(change.delta.path.clone()).filter(|_| change.delta.kind == DiffKind::Deleted))
+            {
                 touched.push(self.touch(original, &path, None, change));
             }
         }
@@ -376,7 +386,8 @@ impl Side {
                 set(&mut base, above, old.base.get(above).cloned());
             }
             set(&mut mine, path, old.mine.get(path).cloned());
-            let both_made_it = is_dir(original, path) && is_dir(&old.mine, path) && !old.base.contains_key(path);
+            let both_made_it =
+                is_dir(original, path) && is_dir(&old.mine, path) && !old.base.contains_key(path);
             if !both_made_it {
                 set(&mut base, path, old.base.get(path).cloned());
             }

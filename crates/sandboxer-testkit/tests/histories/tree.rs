@@ -124,8 +124,7 @@ fn collect(dir: &Path, prefix: &str, tree: &mut Tree) {
 
 /// Where two trees differ, for a person.
 pub fn explain(expected: &Tree, found: &Tree) -> String {
-    let line = |path: &String| {
-        format!("  {path}: expected {:?}, found {:?}\n", expected.get(path), found.get(path))
-    };
+    let line =
+        |path: &String| format!("  {path}: expected {:?}, found {:?}\n", expected.get(path), found.get(path));
     changed(expected, found).iter().map(line).collect()
 }

@@ -178,8 +178,7 @@ impl World {
         let request = CommitRequest { paths, on_conflict, ..CommitRequest::default() };
         let result = self.manager.commit(&self.target(who), &request, &rules());
         let baseless = self.baseless(who, &result)?;
-        let commit =
-            Commit { side: &self.sides[who], original: &self.original, deltas, baseless: &baseless };
+        let commit = Commit { side: &self.sides[who], original: &self.original, deltas, baseless: &baseless };
         let verdict = commit.verdict(on_conflict);
         self.judge(who, result, verdict, on_conflict)
     }
@@ -201,7 +200,8 @@ impl World {
         result: &sandboxer_core::Result<TargetCommit>,
     ) -> Result<BTreeSet<String>, String> {
         let Err(Error::Conflict { conflicts }) = result else { return Ok(BTreeSet::new()) };
-        let lost: Vec<_> = conflicts.iter().filter(|c| c.reason.contains("its base is not kept")).cloned().collect();
+        let lost: Vec<_> =
+            conflicts.iter().filter(|c| c.reason.contains("its base is not kept")).cloned().collect();
         let lost = names(&lost);
         match lost.iter().find(|path| self.sides[who].kept.contains(*path)) {
             Some(path) => Err(format!("the base of {path} is kept, but was not found")),
@@ -265,7 +265,8 @@ impl World {
     /// Some hunks of a file: those whose bit is set.
     pub fn commit_hunks(&mut self, who: usize, path: &str, mask: u8) -> Checked {
         let side = &self.sides[who];
-        let (Some(Node::File { bytes: old, mode }), Some(new)) = (side.base.get(path), side.mine.get(path)) else {
+        let (Some(Node::File { bytes: old, mode }), Some(new)) = (side.base.get(path), side.mine.get(path))
+        else {
             return Ok(());
         };
         let Some(new) = new.bytes().filter(|new| *new != old.as_slice()) else { return Ok(()) };
@@ -288,7 +289,8 @@ impl World {
         let verdict = match moved(&self.original, &side.base, path) {
             true => Verdict::Refused { paths: BTreeSet::from([path.to_owned()]), marked: Vec::new() },
             false => {
-                let change = super::model::Change { delta, node: Some(expected), rebased: None, settles: false };
+                let change =
+                    super::model::Change { delta, node: Some(expected), rebased: None, settles: false };
                 Verdict::Done { changes: vec![change], left_out: BTreeSet::new() }
             }
         };
@@ -378,8 +380,10 @@ impl World {
     /// Ends the sandbox, lets people work on the original, and takes it up again.
     pub fn park(&mut self, who: usize, meanwhile: &[Edit]) -> Checked {
         let entries = self.entries(who, &[]);
-        let changes = entries.iter().map(Delta::of).flat_map(|d| d.paths().cloned().collect::<Vec<_>>()).collect();
-        let ended = self.manager.destroy(&self.target(who), Uncommitted::Park).map_err(|e| format!("{e:?}"))?;
+        let changes =
+            entries.iter().map(Delta::of).flat_map(|d| d.paths().cloned().collect::<Vec<_>>()).collect();
+        let ended =
+            self.manager.destroy(&self.target(who), Uncommitted::Park).map_err(|e| format!("{e:?}"))?;
         meanwhile.iter().for_each(|edit| self.by_hand(edit));
         match ended {
             Ended::Destroyed if entries.is_empty() => self.create(who),
@@ -396,7 +400,8 @@ impl World {
 
     /// Throws the sandbox away and makes another.
     pub fn renew(&mut self, who: usize) -> Checked {
-        let ended = self.manager.destroy(&self.target(who), Uncommitted::Discard).map_err(|e| format!("{e:?}"))?;
+        let ended =
+            self.manager.destroy(&self.target(who), Uncommitted::Discard).map_err(|e| format!("{e:?}"))?;
         self.create(who);
         if ended == Ended::Destroyed { Ok(()) } else { Err(format!("{ended:?}")) }
     }
@@ -427,7 +432,8 @@ impl World {
 }
 
 fn create(manager: &SandboxManager, strategy: &str, original: &Path) -> Sandbox {
-    let input = Input { name: None, location: original.to_str().unwrap().to_owned(), properties: BTreeMap::new() };
+    let input =
+        Input { name: None, location: original.to_str().unwrap().to_owned(), properties: BTreeMap::new() };
     let request = CreateRequest {
         inputs: vec![input],
         strategy: Some(strategy.to_owned()),
@@ -441,7 +447,11 @@ fn create(manager: &SandboxManager, strategy: &str, original: &Path) -> Sandbox 
 }
 
 fn same(what: &str, expected: &Tree, found: &Tree) -> Checked {
-    if expected == found { Ok(()) } else { Err(format!("{what} is not as it must be:\n{}", explain(expected, found))) }
+    if expected == found {
+        Ok(())
+    } else {
+        Err(format!("{what} is not as it must be:\n{}", explain(expected, found)))
+    }
 }
 
 fn equal(what: &str, expected: &BTreeSet<String>, found: &BTreeSet<String>) -> Checked {
