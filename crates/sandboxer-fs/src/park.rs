@@ -135,11 +135,7 @@ pub fn lay_over(assembly: &Assembly<'_>, parked: &Parked) -> Result<()> {
         dirs: BTreeMap::new(),
     };
     for path in &parked.absent {
-        // What the original has lost as well is no difference any more.
-        if assembly.fresh.stamp(path)?.is_some() {
-            crate::remove_below(assembly.fresh, path)?;
-            run.keep_record(path)?;
-        }
+        run.leave_away(path, &parked.absent)?;
     }
     for path in &work {
         run.lay(path)?;
@@ -180,6 +176,18 @@ struct LayOver<'a> {
 }
 
 impl LayOver<'_> {
+    /// Takes away what the work has removed. What the original has lost as well is no difference any more; what it has got
+    /// below a removed directory was never seen here, and is not removed in anybody's name.
+    fn leave_away(&mut self, path: &RelPath, absent: &BTreeSet<RelPath>) -> Result<()> {
+        let Some(entry) = self.fresh_base.find(path)? else { return Ok(()) };
+        crate::remove_below(self.assembly.fresh, path)?;
+        self.keep_record(path)?;
+        let below = entry.child.map(|id| self.fresh_base.below(id, Some(path))).transpose()?;
+        let unseen = below.into_iter().flatten().filter(|(path, _)| !absent.contains(path));
+        self.edits.extend(unseen.map(|(path, _)| (path, None)));
+        Ok(())
+    }
+
     /// The record of the old base stays, so that what the original has become is told from what it was.
     fn keep_record(&mut self, path: &RelPath) -> Result<()> {
         let old = self.assembly.manifest.find(path)?;
@@ -213,6 +221,10 @@ impl LayOver<'_> {
             // Pipes, sockets and devices are never committed, and nothing is lost with them.
             _ => return Ok(()),
         }
+        let both_made_it = stamp.is_dir() && there.is_some_and(|s| s.is_dir());
+        if both_made_it && self.assembly.manifest.find(path)?.is_none() {
+            return Ok(());
+        }
         self.keep_record(path)
     }
 
@@ -220,10 +232,20 @@ impl LayOver<'_> {
         if !exists {
             to.make_dir(path.name(), 0o700)?;
         }
-        let dir = from.dir(path.name())?;
-        let attributes =
-            xattrs::read(&dir).map_err(|e| Error::io("read attributes of", dir.shown_self(), e))?;
-        self.dirs.insert(path.clone(), Meta::of(&dir.stamp_self()?, attributes));
+        let meta = meta_of(&from.dir(path.name())?)?;
+        self.dirs.insert(path.clone(), meta);
+        Ok(())
+    }
+
+    /// Directories that are made again are what they were, from `path` up to the first that is there.
+    fn dress_later(&mut self, path: &RelPath) -> Result<()> {
+        for above in std::iter::successors(Some(path.clone()), RelPath::parent) {
+            if self.assembly.fresh.stamp(&above)?.is_some_and(|s| s.is_dir()) {
+                break;
+            }
+            let meta = meta_of(&self.assembly.parked.dir(Some(&above))?)?;
+            self.dirs.entry(above).or_insert(meta);
+        }
         Ok(())
     }
 
@@ -242,6 +264,7 @@ impl LayOver<'_> {
         let Some(parent) = path.parent() else { return self.assembly.fresh.as_dir() };
         if self.assembly.fresh.stamp(&parent)?.is_none_or(|s| !s.is_dir()) {
             crate::remove_below(self.assembly.fresh, &parent)?;
+            self.dress_later(&parent)?;
         }
         self.assembly.fresh.create_dirs(&parent, 0o755)
     }
@@ -252,6 +275,11 @@ impl LayOver<'_> {
         }
         Ok(())
     }
+}
+
+fn meta_of(dir: &Dir) -> Result<Meta> {
+    let attributes = xattrs::read(dir).map_err(|e| Error::io("read attributes of", dir.shown_self(), e))?;
+    Ok(Meta::of(&dir.stamp_self()?, attributes))
 }
 
 /// The list is gone: nothing is parked any more.

@@ -100,11 +100,15 @@ const READY: &str = "done";
 impl Workspace {
     /// Copies `spec`'s original into the existing directory `home`. Where it fails, `home` is the caller's to remove.
     pub fn create(home: &Path, spec: Spec, means: Means) -> Result<(Self, CloneReport)> {
+        Self::create_packing(home, &home.join(PACK), spec, means)
+    }
+
+    fn create_packing(home: &Path, pack: &Path, spec: Spec, means: Means) -> Result<(Self, CloneReport)> {
         let json = serde_json::to_vec_pretty(&spec).map_err(|e| Error::corrupt(home, e.to_string()))?;
         let tree = home.join(TREE);
         std::fs::create_dir(&tree).map_err(|e| Error::io("create directory", &tree, e))?;
         let space = Self::assemble(home, spec, means)?;
-        let pack = PackWriter::open(&home.join(PACK), space.spec.keep_base)?;
+        let pack = PackWriter::open(pack, space.spec.keep_base)?;
         let report = clone_tree(&CloneJob {
             source: &space.original,
             target: &space.copy,
@@ -331,8 +335,8 @@ impl Workspace {
         let (fresh, _) = park::places(home);
         std::fs::create_dir(&fresh).map_err(|e| Error::io("create directory", &fresh, e))?;
         let space = Self::open(home, means.clone())?;
-        let spec = Spec { keep_base: 0, ..space.spec.clone() };
-        let (renewed, _) = Self::create(&fresh, spec, means.clone())?;
+        // What is kept for merging goes on in the pack that is there: records of the old base point into it.
+        let (renewed, _) = Self::create_packing(&fresh, &home.join(PACK), space.spec.clone(), means.clone())?;
         let assembly = Assembly {
             parked: &space.copy,
             manifest: &space.base()?,

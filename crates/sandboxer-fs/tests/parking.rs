@@ -193,3 +193,66 @@ fn an_interrupted_unparking_is_finished_or_forgotten() {
     assert!(!home.join("parked.json").exists() && !home.join("tree.parked").exists());
     assert_eq!(pending(&Workspace::open(&home, Means::default()).unwrap()), before);
 }
+
+#[test]
+fn what_the_original_got_in_a_removed_directory_is_neither_lost_nor_unseen() {
+    let scene = Scene::new();
+    fs::remove_dir_all(scene.copy("quiet")).unwrap();
+    scene.space.park().unwrap();
+    fs::write(scene.original("quiet/deep/d"), "edited by hand\n").unwrap();
+    fs::write(scene.original("quiet/by hand"), "by hand\n").unwrap();
+    let space = scene.unpark();
+    let told = pending(&space);
+    assert!(told.contains(&"deleted quiet/deep/d".to_owned()), "{told:?}");
+    assert!(!told.iter().any(|line| line.contains("by hand")), "{told:?}");
+    let _lock = space.lock().unwrap();
+    let refused = space.prepare(&CommitRequest::default(), &Logged::default());
+    let Err(Error::Conflict { conflicts }) = refused else { panic!("no conflict: {refused:?}") };
+    let paths: Vec<String> = conflicts.iter().map(|c| c.path.to_string()).collect();
+    assert_eq!(paths, ["quiet", "quiet/deep/d"]);
+}
+
+#[test]
+fn a_directory_that_both_sides_made_holds_what_both_put_there() {
+    let scene = Scene::new();
+    scene.space.park().unwrap();
+    fs::create_dir(scene.original("new")).unwrap();
+    fs::write(scene.original("new/by hand"), "by hand\n").unwrap();
+    fs::remove_dir_all(scene.original("dir")).unwrap();
+    let space = scene.unpark();
+    assert_eq!(fs::read_to_string(scene.copy("new/by hand")).unwrap(), "by hand\n");
+    let told = pending(&space);
+    assert!(told.contains(&"created new/linked".to_owned()), "{told:?}");
+    assert!(!told.iter().any(|line| line.ends_with(" new") || line.contains("by hand")), "{told:?}");
+}
+
+#[test]
+fn a_directory_that_the_original_lost_comes_back_as_it_was() {
+    let scene = Scene::new();
+    fs::set_permissions(scene.original("dir/sub"), fs::Permissions::from_mode(0o750)).unwrap();
+    scene.space.rollback(&[]).unwrap();
+    fs::set_permissions(scene.copy("dir/sub"), fs::Permissions::from_mode(0o750)).unwrap();
+    fs::write(scene.copy("dir/sub/c"), "work\n").unwrap();
+    scene.space.park().unwrap();
+    fs::remove_dir_all(scene.original("dir")).unwrap();
+    let space = scene.unpark();
+    let mode = fs::metadata(scene.copy("dir/sub")).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o750);
+    assert_eq!(pending(&space), ["metadata dir/sub", "modified dir/sub/c"]);
+}
+
+#[test]
+fn what_is_edited_after_unparking_can_be_merged() {
+    let scene = Scene::new();
+    scene.space.park().unwrap();
+    let space = scene.unpark();
+    fs::write(scene.copy("quiet/deep/d"), "sandbox\nquiet/deep/d\n1\n2\n3\n4\n5\n").unwrap();
+    fs::write(scene.original("quiet/deep/d"), "quiet/deep/d\n1\n2\n3\n4\n5\noriginal\n").unwrap();
+    let _lock = space.lock().unwrap();
+    let request = CommitRequest { on_conflict: OnConflict::Merge, ..CommitRequest::default() };
+    let logged = Logged { operation: Some(OpId::from_string("op_1")), undo: None };
+    space.prepare(&request, &logged).unwrap();
+    space.finish(&logged).unwrap();
+    let merged = fs::read_to_string(scene.original("quiet/deep/d")).unwrap();
+    assert_eq!(merged, "sandbox\nquiet/deep/d\n1\n2\n3\n4\n5\noriginal\n");
+}
