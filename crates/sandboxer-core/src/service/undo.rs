@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::commit::{Undertaking, logged_as, mode_of, names};
+use super::commit::{Undertaking, logged_as, mode_of, names, undone_by};
 use super::manager::SandboxManager;
 use super::manager::new_operation;
 use super::{Operation, Sandbox, SandboxState, Target, Undone};
@@ -60,8 +60,13 @@ impl SandboxManager {
         let operation = self.find_operation(operation.id.as_str())?;
         check_undoable(&operation)?;
         self.check_can_undo(&target)?;
-        let undone = &operation.id;
-        let details = json!({"mode": mode_of(&target), "workspaces": names(&target), "undoes": undone});
+        // A commit that was made again is kept under the name of what made it so.
+        let standing = self.store.redo_of(&operation.id)?.unwrap_or_else(|| operation.clone());
+        let undone = &standing.id;
+        let mut details = json!({"mode": mode_of(&target), "workspaces": names(&target), "undoes": undone});
+        if let Some(commit) = self.commit_made_again(&standing)? {
+            details["redoes"] = json!(commit);
+        }
         let task = Undertaking {
             operation: new_operation(&target.sandbox.id, "undo", details),
             target: target.clone(),
@@ -71,7 +76,7 @@ impl SandboxManager {
         };
         let id = task.operation.id.clone();
         let task = Undertaking { target: logged_as(target.clone(), &id, Some(undone)), ..task };
-        let commit = self.undertake(task).map_err(|error| self.explain_conflicts(error, &operation))?;
+        let commit = self.undertake(task).map_err(|error| self.explain_conflicts(error, &standing))?;
         Ok(Undone { sandbox: target.sandbox, operation, commit })
     }
 
@@ -82,6 +87,16 @@ impl SandboxManager {
             Some(parked) => self.unpark(&parked, None).map(drop),
             None => Ok(()),
         }
+    }
+
+    /// The commit that taking `operation` back makes again: where it is the undo of one, or of what made one again.
+    fn commit_made_again(&self, operation: &Operation) -> Result<Option<OpId>> {
+        let redoes = |operation: &Operation| operation.details["redoes"].as_str().map(OpId::from_string);
+        let Some(undone) = undone_by(operation).filter(|_| redoes(operation).is_none()) else {
+            return Ok(None);
+        };
+        let undone = self.find_operation(undone.as_str())?;
+        Ok(Some(redoes(&undone).unwrap_or(undone.id)))
     }
 
     fn target_of_operation(&self, operation: &Operation) -> Result<Target> {

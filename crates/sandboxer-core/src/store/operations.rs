@@ -18,18 +18,6 @@ pub(super) const UNFINISHED: &str = "
     SELECT sandbox_id FROM operations WHERE state IN ('running', 'decided')
     UNION SELECT id FROM sandboxes WHERE state IN ('requested', 'provisioning', 'destroying')";
 
-/// What an undo took back is undone. If that was an undo itself, what it had taken back is there again, and so on.
-const MARK_UNDONE: &str = "
-    WITH RECURSIVE chain (id, depth) AS (
-        SELECT ?1, 0
-        UNION ALL
-        SELECT o.details ->> 'undoes', depth + 1 FROM chain JOIN operations o ON o.id = chain.id
-        WHERE o.details ->> 'undoes' IS NOT NULL
-    )
-    UPDATE operations
-    SET state = (SELECT CASE depth % 2 WHEN 0 THEN 'undone' ELSE 'done' END FROM chain WHERE chain.id = operations.id)
-    WHERE id IN (SELECT id FROM chain)";
-
 /// How an operation ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperationEnd {
@@ -86,8 +74,21 @@ impl Store {
             }
             let Some(undone) = undone else { return Ok(()) };
             kept::remove(t, sandbox, "undo", undone.as_str())?;
-            t.prepare_cached(MARK_UNDONE)?.execute([undone.as_str()]).map(drop)
+            let sql = "UPDATE operations SET state = 'undone' WHERE id IN
+                       (?1, (SELECT details ->> 'redoes' FROM operations WHERE id = ?1))";
+            t.prepare_cached(sql)?.execute([undone.as_str()])?;
+            let sql = "UPDATE operations SET state = 'done' WHERE id =
+                       (SELECT details ->> 'redoes' FROM operations WHERE id = ?1)";
+            t.prepare_cached(sql)?.execute([operation.id.as_str()]).map(drop)
         })
+    }
+
+    /// The operation that made the commit `operation` again after it was taken back, if one did and still stands.
+    pub fn redo_of(&self, operation: &OpId) -> Result<Option<Operation>> {
+        let condition = "WHERE details ->> 'redoes' = ?1 AND state IN ('done', 'recovered')
+                         ORDER BY seq DESC LIMIT 1";
+        let found = self.read("read the log", |c| select(c, condition, [operation.as_str()]))?;
+        Ok(found.into_iter().next())
     }
 
     /// The operations whose id begins with `prefix`, oldest first; no more than `limit`.

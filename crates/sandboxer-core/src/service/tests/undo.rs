@@ -30,11 +30,19 @@ fn the_last_commit_is_taken_back_and_can_be_made_again() {
     // An undo is an operation like any other.
     let undo = manager.find_operation(undone.commit.op_id.as_str()).unwrap();
     assert_eq!((undo.kind.as_str(), undo.summary.as_str()), ("undo", "2 paths taken back: 2 modified"));
-    let redone = manager.undo(&undo).unwrap();
+    manager.undo(&undo).unwrap();
     assert_eq!(world.content("y"), "new");
     assert_eq!((state_of(&manager, &committed), state_of(&manager, &undo)), ("done".into(), "undone".into()));
-    manager.undo(&manager.find_operation(redone.commit.op_id.as_str()).unwrap()).unwrap();
-    assert_eq!((state_of(&manager, &committed), state_of(&manager, &undo)), ("undone".into(), "done".into()));
+    // What was made again is the last commit, and taken back like the first time; and so on.
+    for _ in 0..2 {
+        let last = manager.last_commit(Some(&target.sandbox)).unwrap();
+        assert_eq!(last.id, committed.id);
+        let undone = manager.undo(&last).unwrap();
+        assert_eq!((world.content("y").as_str(), state_of(&manager, &committed).as_str()), ("old", "undone"));
+        assert!(manager.last_commit(Some(&target.sandbox)).is_err());
+        manager.undo(&manager.find_operation(undone.commit.op_id.as_str()).unwrap()).unwrap();
+        assert_eq!((world.content("y").as_str(), state_of(&manager, &committed).as_str()), ("new", "done"));
+    }
 }
 
 #[test]
