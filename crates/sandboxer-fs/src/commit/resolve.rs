@@ -150,7 +150,7 @@ pub fn resolve(job: &Prepare<'_>, deltas: Vec<Delta>) -> Result<Resolved> {
         let delta = &mut resolved.deltas[at];
         match job.request.on_conflict {
             OnConflict::Theirs => go_over(delta, present(job.comparison.original, delta)?),
-            OnConflict::Merge | OnConflict::Mark => match merge_one(job, delta, reason)? {
+            OnConflict::Merge | OnConflict::Mark => match merge_one(job, delta, path, reason)? {
                 Outcome::Planned => {}
                 Outcome::Stuck(conflict, marked) => {
                     resolved.conflicts.push(*conflict);
@@ -208,9 +208,8 @@ enum Outcome {
     Stuck(Box<Conflict>, Option<Box<Marked>>),
 }
 
-fn merge_one(job: &Prepare<'_>, delta: &mut Delta, reason: String) -> Result<Outcome> {
+fn merge_one(job: &Prepare<'_>, delta: &mut Delta, path: RelPath, reason: String) -> Result<Outcome> {
     let now = present(job.comparison.original, delta)?;
-    let path = delta.entry.path.clone();
     let stuck =
         |why: &str| Outcome::Stuck(Box::new(Conflict::new(path.clone(), format!("{reason}; {why}"))), None);
     match delta.entry.kind {

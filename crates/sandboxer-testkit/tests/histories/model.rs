@@ -33,7 +33,10 @@ pub struct Side {
 #[derive(Clone, Debug)]
 pub struct Done {
     pub id: OpId,
-    pub is_commit: bool,
+    /// The commit that it is, or takes back, or makes again.
+    pub commit: OpId,
+    /// Whether that commit stands by it.
+    pub stands: bool,
     pub touched: Vec<Touched>,
 }
 
@@ -392,7 +395,10 @@ impl Side {
                 set(&mut base, path, old.base.get(path).cloned());
             }
         }
-        let kept = old.kept.iter().filter(|p| changes.contains(*p)).cloned().collect();
+        let changed = |path: &&String| changes.contains(*path);
+        let mut kept = Self::fresh(original).kept;
+        kept.retain(|path| !changes.contains(path));
+        kept.extend(old.kept.iter().filter(changed).cloned());
         let stirred = old.stirred.iter().filter(|p| changes.contains(*p)).cloned().collect();
         *self = Self { mine, base, kept, stirred, ..old };
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use sandboxer::wiring::{self, Setup};
 use sandboxer_core::Error;
 use sandboxer_core::model::{
-    CommitRequest, Conflict, DiffEntry, DiffKind, HunkSelection, OnConflict, RelPath,
+    CommitRequest, Conflict, DiffEntry, DiffKind, HunkSelection, OnConflict, OpId, RelPath,
 };
 use sandboxer_core::policy::CommitRules;
 use sandboxer_core::service::{
@@ -16,7 +16,7 @@ use sandboxer_fs::patch;
 use tempfile::TempDir;
 
 use super::edits::{Edit, first_tree, write};
-use super::model::{Commit, Delta, Done, Side, Touched, Verdict, moved};
+use super::model::{Commit, Delta, Done, Side, Verdict, moved};
 use super::tree::{Node, Tree, ancestors, changed, explain, is_dir, read};
 
 /// What is wrong, in words.
@@ -98,10 +98,9 @@ impl World {
         let mut told = BTreeMap::new();
         for entry in self.entries(who, &[]) {
             let delta = Delta::of(&entry);
-            if delta.paths().any(|p| self.is_unsure(who, p)) {
-                continue;
+            if !delta.paths().any(|p| self.is_unsure(who, p)) {
+                self.check_moved(who, &entry, &delta)?;
             }
-            self.check_moved(who, &entry, &delta)?;
             match delta.from {
                 Some(from) => {
                     told.insert(from, DiffKind::Deleted);
@@ -231,7 +230,8 @@ impl World {
                 if on_conflict != OnConflict::Theirs {
                     self.check_nothing_lost(before, &settled)?;
                 }
-                self.log(who, done, true, touched)
+                let commit = done.op_id.clone();
+                self.log(who, Done { id: done.op_id, commit, stands: true, touched })
             }
             (Err(Error::Conflict { conflicts }), Verdict::Refused { paths, marked }) => {
                 equal("conflicts", &paths, &names(&conflicts))?;
@@ -254,11 +254,10 @@ impl World {
         lost.map_or(Ok(()), |path| Err(format!("what was written to {path} by hand is lost")))
     }
 
-    fn log(&mut self, who: usize, done: TargetCommit, is_commit: bool, touched: Vec<Touched>) -> Checked {
-        if touched.is_empty() {
-            return Ok(());
+    fn log(&mut self, who: usize, done: Done) -> Checked {
+        if !done.touched.is_empty() {
+            self.sides[who].operations.push(done);
         }
-        self.sides[who].operations.push(Done { id: done.op_id, is_commit, touched });
         Ok(())
     }
 
@@ -299,11 +298,17 @@ impl World {
 
     /// Takes the newest commit back.
     pub fn undo_last(&mut self, who: usize) -> Checked {
-        let expected = self.sides[who].operations.iter().rposition(|op| op.is_commit);
+        // Ids are in the order of time.
+        let standing = self.sides[who].operations.iter().filter(|op| op.stands);
+        let expected = standing.map(|op| op.commit.clone()).max_by(|a, b| a.as_str().cmp(b.as_str()));
         match (self.manager.last_commit(Some(&self.sandboxes[who])), expected) {
             (Err(Error::NotFound { .. }), None) => Ok(()),
-            (Ok(found), Some(at)) if found.id == self.sides[who].operations[at].id => self.undo_at(who, at),
-            (found, at) => Err(format!("the last commit is {found:?}, expected number {at:?}")),
+            (Ok(found), Some(commit)) if found.id == commit => {
+                let stands = |op: &Done| op.stands && op.commit == commit;
+                let at = self.sides[who].operations.iter().position(stands).unwrap();
+                self.undo_named(who, at, &commit)
+            }
+            (found, expected) => Err(format!("the last commit is {found:?}, expected {expected:?}")),
         }
     }
 
@@ -311,13 +316,16 @@ impl World {
     pub fn undo(&mut self, who: usize, which: usize) -> Checked {
         match self.sides[who].operations.len() {
             0 => Ok(()),
-            count => self.undo_at(who, which % count),
+            count => {
+                let id = self.sides[who].operations[which % count].id.clone();
+                self.undo_named(who, which % count, &id)
+            }
         }
     }
 
-    fn undo_at(&mut self, who: usize, at: usize) -> Checked {
+    fn undo_named(&mut self, who: usize, at: usize, name: &OpId) -> Checked {
         let done = self.sides[who].operations[at].clone();
-        let operation = self.manager.find_operation(done.id.as_str()).map_err(|e| e.to_string())?;
+        let operation = self.manager.find_operation(name.as_str()).map_err(|e| e.to_string())?;
         let conflicts = Side::undo_conflicts(&self.original, &done);
         match self.manager.undo(&operation) {
             Ok(undone) if conflicts.is_empty() => {
@@ -325,7 +333,8 @@ impl World {
                 let touched = self.sides[who].undo(&mut original, &done);
                 self.original_became(original, Some(who));
                 self.sides[who].operations.remove(at);
-                self.log(who, undone.commit, false, touched)
+                let id = undone.commit.op_id;
+                self.log(who, Done { id, commit: done.commit, stands: !done.stands, touched })
             }
             Err(Error::Conflict { conflicts: told }) => {
                 let mut told = told;
