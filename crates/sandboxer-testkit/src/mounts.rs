@@ -16,6 +16,8 @@ pub struct Mounted {
     point: PathBuf,
     arguments: Vec<String>,
     dir: TempDir,
+    /// The filesystem that holds the image, if it is one of its own. It goes after what is mounted on it.
+    backing: Option<Box<Mounted>>,
 }
 
 impl Mounted {
@@ -26,14 +28,28 @@ impl Mounted {
         })
     }
 
-    /// An ext4 filesystem on an image of `bytes` bytes, or why there is none.
+    /// An ext4 filesystem on an image of `bytes` bytes, or why there is none. Full is full: root has no blocks of its own.
     pub fn ext4(bytes: u64) -> Result<Self, String> {
-        Self::mount(|dir| image(dir, bytes, &["mkfs.ext4", "-q", "-F"]))
+        Self::mount(|dir| image(dir, bytes, &["mkfs.ext4", "-q", "-F", "-m", "0"]))
     }
 
     /// An XFS filesystem with reflinks on an image of `bytes` bytes (300 MB is its least), or why there is none.
     pub fn xfs(bytes: u64) -> Result<Self, String> {
         Self::mount(|dir| image(dir, bytes, &["mkfs.xfs", "-q", "-f", "-m", "reflink=1"]))
+    }
+
+    /// An ext4 filesystem of `bytes` bytes whose image lies on a tmpfs of `backing` bytes, or why there is none. Once that is full
+    /// writes fail with a real `EIO`, as on a disk that breaks; [`Mounted::backing`] is the place to fill it up.
+    pub fn undersized(bytes: u64, backing: u64) -> Result<Self, String> {
+        let backing = Self::tmpfs(backing)?;
+        let mut mounted = Self::mount(|_| image(backing.path(), bytes, &["mkfs.ext4", "-q", "-F"]))?;
+        mounted.backing = Some(Box::new(backing));
+        Ok(mounted)
+    }
+
+    /// Where the filesystem is mounted that holds the image.
+    pub fn backing(&self) -> Option<&Path> {
+        self.backing.as_ref().map(|backing| backing.path())
     }
 
     /// Where it is mounted.
@@ -67,7 +83,7 @@ impl Mounted {
         let point = dir.path().join("mnt");
         fs::create_dir(&point).unwrap();
         let arguments = source(dir.path())?;
-        let mounted = Self { point, arguments, dir };
+        let mounted = Self { point, arguments, dir, backing: None };
         mounted.attach()?;
         fs::set_permissions(&mounted.point, fs::Permissions::from_mode(0o755)).unwrap();
         Ok(mounted)

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sandboxer_testkit::faults::{Cli, Created};
+use sandboxer_testkit::faults::{Case, Cli, Created, Outcome, Seen, Task};
 use sandboxer_testkit::manifest::{Facets, Manifest};
 use sandboxer_testkit::mounts::Mounted;
 use sandboxer_testkit::skip;
@@ -188,4 +188,52 @@ fn d05_state_directory_on_a_full_disk() {
         cli.ok(&["destroy", &sandbox.id]);
         assert_eq!(workspaces_below(dir), Vec::<PathBuf>::new());
     });
+}
+
+/// What a task comes to undisturbed.
+fn undisturbed(task: Task) -> Seen {
+    let twin = Case::new(task);
+    twin.cli.ok(&twin.arguments());
+    twin.look()
+}
+
+/// The disk is full at once, or a little later: each time the task is done or fails with a word, and once there is room again it is
+/// whole and goes on.
+fn on_full_disks(task: Task) {
+    let twin = undisturbed(task);
+    on_small_filesystems(24, |dir| {
+        for spare in [0, 24, 96, 256] {
+            let temp = TempDir::new_in(dir).unwrap();
+            let (home, resource) = (temp.path().join("home"), temp.path().join("resource"));
+            let case = Case::at(task, &home, resource, temp);
+            let ballast = fill_up(dir, spare << 10);
+            let output = case.cli.run(&case.arguments());
+            fs::remove_file(ballast).unwrap();
+            let (code, stderr) = (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned());
+            let context = format!("{task:?} with {spare} KiB free (exit {code:?}: {})", stderr.trim());
+            println!("{context}");
+            assert!(matches!(code, Some(0 | 1 | 5)), "{context}");
+            assert!(code == Some(0) || stderr.contains("error"), "{context}: failed without a word");
+            let outcome = case.recover_and_check_late(&twin, &context);
+            assert!(code != Some(0) || outcome == Outcome::New, "{context}: false success");
+        }
+    });
+}
+
+#[test]
+fn d05_undo_and_merge_on_a_full_disk() {
+    on_full_disks(Task::Undo);
+    on_full_disks(Task::Merge);
+}
+
+#[test]
+fn d05_checkpoint_and_restore_on_a_full_disk() {
+    on_full_disks(Task::Checkpoint);
+    on_full_disks(Task::Restore);
+}
+
+#[test]
+fn d05_park_and_unpark_on_a_full_disk() {
+    on_full_disks(Task::Park);
+    on_full_disks(Task::Unpark);
 }

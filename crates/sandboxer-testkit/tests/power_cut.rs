@@ -4,7 +4,7 @@
 //! mounting again replays the journal, as after a real cut.
 #![allow(clippy::unwrap_used, missing_docs)]
 
-use sandboxer_testkit::faults::{Outcome, Point, Scenario, Trace, sample};
+use sandboxer_testkit::faults::{Case, Outcome, Point, Scenario, Task, Trace, sample};
 use sandboxer_testkit::mounts::Mounted;
 use sandboxer_testkit::skip;
 use tempfile::TempDir;
@@ -66,5 +66,83 @@ fn d03_a_cut_in_the_middle_leaves_old_or_new() {
             scenario
                 .recover_and_check(&format!("power cut at {point:?}, state directory on the image: {whole}"));
         }
+    });
+}
+
+/// A task on the image, everything before it flushed. With `whole` the state directory is on the image as well.
+fn settled_case(mounted: &Mounted, task: Task, whole: bool) -> (Case, Option<TempDir>) {
+    let dir = TempDir::with_prefix_in("case-", mounted.path()).unwrap();
+    let elsewhere = (!whole).then(|| TempDir::with_prefix("sandboxer-home-").unwrap());
+    let home = elsewhere.as_ref().map_or_else(|| dir.path().join("home"), |e| e.path().join("home"));
+    let case = Case::at(task, &home, dir.path().join("resource"), dir);
+    mounted.settle();
+    (case, elsewhere)
+}
+
+#[test]
+fn d03_what_was_acknowledged_survives() {
+    on_images(|mounted, whole| {
+        let tasks = [
+            Task::Undo,
+            Task::Merge,
+            Task::Checkpoint,
+            Task::Rollback,
+            Task::Restore,
+            Task::Park,
+            Task::Unpark,
+        ];
+        for task in tasks.into_iter().filter(|task| whole || task.writes_to_resource()) {
+            let (twin, _elsewhere) = settled_case(mounted, task, whole);
+            twin.cli.ok(&twin.arguments());
+            let (case, _elsewhere) = settled_case(mounted, task, whole);
+            case.cli.ok(&case.arguments());
+            let expected = twin.look();
+            if let Err(reason) = mounted.power_cut() {
+                return skip(&reason);
+            }
+            let context = format!("power cut after {task:?}, state directory on the image: {whole}");
+            assert_eq!(case.verdict(&expected, &context), Outcome::New, "{context}");
+            assert_eq!(case.recover_and_check(&expected, &context), Outcome::New, "{context}");
+        }
+    });
+}
+
+/// Kills the task and cuts the power at once, at a few points of it.
+fn cut_in_the_middle(mounted: &Mounted, task: Task, whole: bool, count: usize) -> Result<(), String> {
+    let (twin, _elsewhere) = settled_case(mounted, task, whole);
+    let points = Trace::new(&twin.cli).on_one_processor().points(&twin.arguments());
+    let twin = twin.look();
+    let changing: Vec<Point> = points.into_iter().filter(|p| p.changes).collect();
+    for point in sample(&changing, count) {
+        let (case, _elsewhere) = settled_case(mounted, task, whole);
+        Trace::new(&case.cli).on_one_processor().kill(&point, &case.arguments());
+        mounted.power_cut()?;
+        let context = format!("power cut at {point:?} of {task:?}, state directory on the image: {whole}");
+        match task {
+            Task::Rollback | Task::Restore => case.recover_and_repeat(&twin, &context),
+            _ => drop(case.recover_and_check(&twin, &context)),
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn d03_a_cut_in_the_middle_of_anything_leaves_old_or_new() {
+    if let Some(reason) = Trace::unavailable() {
+        return skip(&reason);
+    }
+    on_images(|mounted, whole| {
+        let (undo, others) = if whole { (5, 2) } else { (3, 0) };
+        let cut = |task, count| cut_in_the_middle(mounted, task, whole, count);
+        let cuts = [
+            (Task::Undo, undo),
+            (Task::Park, others),
+            (Task::Unpark, others),
+            (Task::Rollback, others),
+            (Task::Restore, others),
+        ];
+        let done =
+            cuts.into_iter().filter(|(_, count)| *count > 0).try_for_each(|(task, count)| cut(task, count));
+        done.unwrap_or_else(|reason| skip(&reason));
     });
 }
