@@ -39,7 +39,6 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         Some(what) => named(&session, what)?,
         None => newest(&session)?,
     };
-    let operation = brought_back_by(&session, operation)?;
     let undone = session.manager.undo(&operation);
     let undone = undone.map_err(|error| conflicts::explain(error, &Attempt::Undo(&operation.id)))?;
     if app.ui.json {
@@ -48,18 +47,6 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         tell(&mut app.ui, &undone, is_pending_again(&session, &operation)?)?;
     }
     Ok(exit_code(&undone.commit))
-}
-
-/// Where a commit was taken back and that was taken back too, it is the latter that can be taken back now.
-fn brought_back_by(session: &Session, operation: Operation) -> Result<Operation, CliError> {
-    let Some(sandbox) = session.manager.sandbox_by_id(&operation.sandbox_id)? else { return Ok(operation) };
-    let log = session.manager.log(Some(&sandbox), SEARCHED)?;
-    let undoes_an_undo_of_it = |later: &&Operation| {
-        let undo = log.iter().find(|undo| undoes(later) == Some(undo.id.as_str()));
-        undo.is_some_and(|undo| undoes(undo) == Some(operation.id.as_str()))
-    };
-    let found = log.iter().filter(|later| is_done(later)).find(undoes_an_undo_of_it);
-    Ok(found.cloned().unwrap_or(operation))
 }
 
 /// What an undo takes back.
