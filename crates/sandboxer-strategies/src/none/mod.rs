@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use sandboxer_core::contract::{Capabilities, SandboxStrategy};
 use sandboxer_core::model::{
-    Change, CheckpointId, CommitRequest, CommitResult, DiffView, Phase, PlanId, RelPath, Resource,
-    RollbackResult, SandboxRef,
+    Change, CheckpointId, CommitRequest, CommitResult, DiffView, OnConflict, Phase, PlanId, RelPath,
+    Resource, RollbackResult, SandboxRef,
 };
 use sandboxer_core::registry::{StrategyContext, StrategyEntry, StrategyOptions};
 use sandboxer_core::{Error, Result};
@@ -70,6 +70,19 @@ impl NoIsolation {
         ResourceLock::acquire(&resource_of(sandbox)?, means.lock_wait, &means.cancel)
     }
 
+    fn refuse_gaps(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<()> {
+        let gap = if !request.paths.is_empty() || !request.hunks.is_empty() {
+            "commit a part"
+        } else if request.on_conflict != OnConflict::Fail {
+            "resolve conflicts"
+        } else if sandbox.undo().is_some() {
+            "take a commit back"
+        } else {
+            return Ok(());
+        };
+        Err(self.unsupported(gap))
+    }
+
     fn unsupported(&self, what: &'static str) -> Error {
         let reason = "what is written is in the resource already".to_owned();
         Error::Unsupported { strategy: self.name.clone(), what, reason }
@@ -108,8 +121,7 @@ impl SandboxStrategy for NoIsolation {
         match request.phase {
             Phase::Prepare => return Err(self.unsupported("prepare a commit")),
             Phase::Finish | Phase::Abort => return Ok(CommitResult::default()),
-            Phase::Whole if !request.paths.is_empty() => return Err(self.unsupported("commit a part")),
-            Phase::Whole => {}
+            Phase::Whole => self.refuse_gaps(sandbox, request)?,
         }
         let log = self.open(sandbox)?;
         let DiffView { digest, entries } = log.diff()?;
@@ -145,6 +157,10 @@ impl SandboxStrategy for NoIsolation {
     }
 
     fn cleanup(&self, sandbox: &SandboxRef) -> Result<()> {
+        // Taken for everything, a part would take with it what nobody meant.
+        if sandbox.part()?.is_some() {
+            return Err(self.unsupported("clean up a part"));
+        }
         if let Ok(log) = self.open(sandbox) {
             log.clear_temporary()?;
         }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use sandboxer_core::contract::{Capabilities, SandboxStrategy};
 use sandboxer_core::model::{
-    CheckpointId, CommitRequest, CommitResult, Conflict, DiffKind, DiffView, Phase, PlanId, RelPath,
-    Resource, RollbackResult, SandboxRef,
+    CheckpointId, CommitRequest, CommitResult, Conflict, DiffKind, DiffView, OnConflict, OpId, Part, Phase,
+    PlanId, RelPath, Resource, RollbackResult, SandboxRef,
 };
 use sandboxer_core::registry::{StrategyContext, StrategyEntry};
 use sandboxer_core::{Error, Result};
@@ -248,6 +248,23 @@ impl Open<'_> {
         self.strategy.commit(&self.sandbox, request)
     }
 
+    /// Commits as asked, logged as `operation`.
+    pub fn commit_as(&self, operation: &str, request: &CommitRequest) -> Result<CommitResult> {
+        let logged = self.sandbox.clone().for_operation(&OpId::from_string(operation));
+        self.strategy.commit(&logged, request)
+    }
+
+    /// Takes `undone` back, logged as `operation`.
+    pub fn undo(&self, operation: &str, undone: &str) -> Result<CommitResult> {
+        let logged = self.sandbox.clone().for_operation(&OpId::from_string(operation));
+        self.strategy.commit(&logged.undoing(&OpId::from_string(undone)), &CommitRequest::default())
+    }
+
+    /// Cleans a part up.
+    pub fn cleanup_part(&self, part: &Part) -> Result<()> {
+        self.strategy.cleanup(&self.sandbox.clone().for_part(part))
+    }
+
     /// One phase of a commit of everything.
     pub fn phase(&self, phase: Phase) -> Result<CommitResult> {
         self.try_commit(&CommitRequest { phase, ..CommitRequest::default() })
@@ -292,6 +309,18 @@ impl Open<'_> {
         assert_eq!(result.checkpoint_id, Some(id));
         result
     }
+}
+
+/// Twenty lines, some of them replaced: far enough apart, and each is a hunk of its own.
+pub(super) fn lines(replaced: &[(usize, &str)]) -> String {
+    let line =
+        |number: usize| replaced.iter().find(|(n, _)| *n == number).map(|(_, text)| (*text).to_owned());
+    (1..=20).map(|number| line(number).unwrap_or_else(|| number.to_string()) + "\n").collect()
+}
+
+/// A commit request that deals with conflicts in this way.
+pub(super) fn resolving(on_conflict: OnConflict) -> CommitRequest {
+    CommitRequest { on_conflict, ..CommitRequest::default() }
 }
 
 /// A commit request for some paths.

@@ -14,11 +14,16 @@ mod commits;
 mod conflicts;
 mod diffs;
 mod fixture;
+mod gaps;
+mod hunks;
 mod lifecycle;
 mod metadata;
+mod parts;
 mod pass_through;
+mod resolutions;
 mod rollbacks;
 mod two_phase;
+mod undos;
 
 pub use fixture::{Fixture, Open};
 use sandboxer_core::contract::Capabilities;
@@ -54,6 +59,22 @@ pub enum Need {
     scoped_rollback,
     /// Checkpoints.
     checkpoints,
+    /// Commits of chosen hunks.
+    select_hunks,
+    /// Every way out of a conflict.
+    keeps_base,
+    /// Commits can be taken back.
+    undo,
+    /// Parts are cleaned up by themselves, and what is parked is brought back.
+    parts,
+    /// No commits of chosen hunks.
+    no_hunks,
+    /// No way out of a conflict.
+    no_base,
+    /// Commits cannot be taken back.
+    no_undo,
+    /// A clean-up is one of everything.
+    no_parts,
 }
 
 impl Need {
@@ -66,6 +87,14 @@ impl Need {
             Self::select_paths => capabilities.select_paths,
             Self::scoped_rollback => capabilities.scoped_rollback,
             Self::checkpoints => capabilities.checkpoints,
+            Self::select_hunks => capabilities.select_hunks,
+            Self::keeps_base => capabilities.keeps_base,
+            Self::undo => capabilities.undo,
+            Self::parts => capabilities.parts,
+            Self::no_hunks => !capabilities.select_hunks,
+            Self::no_base => !capabilities.keeps_base,
+            Self::no_undo => !capabilities.undo,
+            Self::no_parts => !capabilities.parts,
         }
     }
 }
@@ -181,6 +210,56 @@ macro_rules! with_conformance_cases {
                 prepare_refuses_conflicts [isolates two_phase];
                 finish_commits_what_was_prepared [isolates two_phase];
                 finish_spares_a_later_edit [isolates two_phase];
+                finish_says_again_what_it_did [isolates two_phase undo];
+            }
+            hunks {
+                one_of_two [isolates select_hunks];
+                the_rest_afterwards [isolates select_hunks];
+                beside_chosen_paths [isolates select_hunks select_paths];
+                the_mode_stays_pending [isolates select_hunks file_tree];
+                what_does_not_apply_is_refused [isolates select_hunks];
+                a_moved_original_is_a_conflict [isolates select_hunks];
+            }
+            resolutions {
+                merge_takes_both_sides [isolates keeps_base];
+                merge_refuses_the_same_line [isolates keeps_base];
+                merge_knows_the_base_after_a_commit [isolates keeps_base];
+                ours_leaves_it_pending [isolates keeps_base];
+                theirs_goes_over_it [isolates keeps_base];
+                mark_asks_a_person [isolates keeps_base];
+                mark_without_need_is_a_merge [isolates keeps_base];
+                none_needed [isolates keeps_base];
+            }
+            undos {
+                the_original_is_as_before [isolates undo file_tree];
+                the_changes_are_pending_again [isolates undo];
+                an_undo_is_undone [isolates undo];
+                in_another_process [isolates undo];
+                in_any_order [isolates undo];
+                only_once [isolates undo];
+                an_unknown_operation [isolates undo];
+                a_later_edit_is_a_conflict [isolates undo];
+                of_chosen_paths [isolates undo select_paths];
+                of_chosen_hunks [isolates undo select_hunks];
+                of_what_theirs_went_over [isolates undo keeps_base];
+                in_two_phases [isolates undo two_phase];
+            }
+            parts {
+                undo_data [isolates parts undo];
+                a_checkpoint [isolates parts checkpoints];
+                parked_work_comes_back [isolates parts file_tree];
+                parked_over_a_moved_original [isolates parts file_tree];
+                parked_twice [isolates parts file_tree];
+                checkpoints_outlive_parking [isolates parts checkpoints file_tree];
+                undo_outlives_parking [isolates parts undo file_tree];
+                parked_and_thrown_away [isolates parts file_tree];
+                an_unknown_part_removes_nothing [isolates parts file_tree];
+            }
+            gaps {
+                chosen_hunks [no_hunks];
+                ways_out_of_conflicts [no_base];
+                taking_back [no_undo];
+                a_part_is_not_everything [no_parts];
             }
             cleanup {
                 leaves_nothing [];

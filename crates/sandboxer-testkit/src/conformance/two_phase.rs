@@ -3,7 +3,7 @@
 use std::fs;
 
 use sandboxer_core::Error;
-use sandboxer_core::model::{DiffKind, Phase};
+use sandboxer_core::model::{CommitRequest, DiffKind, Phase};
 
 use super::fixture::{Fixture, Open};
 
@@ -117,4 +117,24 @@ pub(super) fn finish_spares_a_later_edit(fixture: &Fixture) {
     assert_eq!(original(fixture, "new/file"), "new\n");
     let named: Vec<_> = result.conflicts.iter().map(|c| c.path.to_string()).collect();
     assert_eq!(named, ["a.txt"]);
+}
+
+/// Whoever crashed between finishing and writing it down asks again.
+pub(super) fn finish_says_again_what_it_did(fixture: &Fixture) {
+    let open = fixture.open();
+    open.write("a.txt", "changed\n");
+    let phase = |open: &Open<'_>, phase| {
+        open.commit_as("op_1", &CommitRequest { phase, ..CommitRequest::default() }).unwrap()
+    };
+    phase(&open, Phase::Prepare);
+    let first = phase(&open, Phase::Finish);
+    let after = fixture.manifest();
+    let open = open.reopened();
+    let again = phase(&open, Phase::Finish);
+    assert_eq!((&again.digest, &again.entries), (&first.digest, &first.entries));
+    assert_eq!((again.undo_bytes, again.entries.len()), (first.undo_bytes, 1));
+    fixture.assert_untouched(&after);
+    // Of an operation that never was, there is nothing to say.
+    let request = CommitRequest { phase: Phase::Finish, ..CommitRequest::default() };
+    assert!(open.commit_as("op_2", &request).unwrap().entries.is_empty());
 }

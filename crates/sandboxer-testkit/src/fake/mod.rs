@@ -16,8 +16,8 @@ use calls::Busy;
 pub use calls::Calls;
 use sandboxer_core::contract::{Capabilities, SandboxStrategy};
 use sandboxer_core::model::{
-    Change, CheckpointId, CommitRequest, CommitResult, DiffKind, DiffView, Phase, PlanId, RelPath, Resource,
-    RollbackResult, SandboxRef,
+    Change, CheckpointId, CommitRequest, CommitResult, DiffKind, DiffView, OnConflict, Phase, PlanId, RelPath,
+    Resource, RollbackResult, SandboxRef,
 };
 use sandboxer_core::registry::{StrategyContext, StrategyEntry, StrategyOptions};
 use sandboxer_core::{Error, Result};
@@ -94,6 +94,23 @@ impl StrictFake {
         Ok(result)
     }
 
+    fn unsupported(&self, what: &'static str) -> Error {
+        Error::Unsupported { strategy: self.name.clone(), what, reason: "it keeps contents alone".to_owned() }
+    }
+
+    fn refuse_gaps(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<()> {
+        if !request.hunks.is_empty() {
+            return Err(self.unsupported("commit chosen hunks"));
+        }
+        if request.on_conflict != OnConflict::Fail {
+            return Err(self.unsupported("resolve conflicts"));
+        }
+        if sandbox.undo().is_some() {
+            return Err(self.unsupported("take a commit back"));
+        }
+        Ok(())
+    }
+
     fn finish(&self, state: &mut State) -> Result<CommitResult> {
         if state.prepared.is_none() {
             self.calls.count("finish without prepare")?;
@@ -136,6 +153,7 @@ impl SandboxStrategy for StrictFake {
     fn commit(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
         let strictly_sorted = request.paths.is_sorted_by(|a, b| a < b);
         assert!(strictly_sorted, "contract: paths are unsorted or repeated: {:?}", request.paths);
+        self.refuse_gaps(sandbox, request)?;
         self.change(method_of(request.phase), sandbox, |state| match request.phase {
             Phase::Whole => {
                 state.prepare(request)?;
@@ -177,6 +195,9 @@ impl SandboxStrategy for StrictFake {
 
     fn cleanup(&self, sandbox: &SandboxRef) -> Result<()> {
         self.calls.count("cleanup")?;
+        if sandbox.part()?.is_some() {
+            return Err(self.unsupported("clean up a part"));
+        }
         let file = self.file(sandbox);
         let _busy = Busy::enter(&file, "cleanup");
         remove_if_there(&file)
