@@ -460,3 +460,15 @@ fn a_mode_stays_pending_where_the_markers_are_resolved_in_favour_of_the_original
     fs::write(scene.copy("text"), with(&[(2, "original")])).unwrap();
     assert_eq!(scene.pending(), ["metadata text"]);
 }
+
+#[test]
+fn a_directory_renamed_to_one_that_the_original_made_too_is_taken_back_whole() {
+    let scene = Scene::with_directory();
+    fs::rename(scene.copy("dir"), scene.copy("moved")).unwrap();
+    fs::create_dir(scene.original("moved")).unwrap();
+    scene.commit(OnConflict::Fail).unwrap();
+    assert!(scene.original("moved/file").exists() && !scene.original("dir").exists());
+    undo(&scene.space, "op_2", "op_1").unwrap();
+    assert!(scene.original("dir/file").exists());
+    assert_eq!(fs::read_dir(scene.original("moved")).unwrap().count(), 0);
+}

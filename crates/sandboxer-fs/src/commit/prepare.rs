@@ -97,11 +97,10 @@ fn build(job: &Prepare<'_>, deltas: Vec<Delta>, links: &Links, stage: &Stage) ->
 /// What the base says of the paths that a delta touches. A new directory that the original has too is none of ours.
 fn before((delta, present): (&Delta, &Present)) -> Vec<(RelPath, Option<Entry>)> {
     let (path, base) = (delta.entry.path.clone(), delta.base.clone());
-    if delta.entry.makes_directory() && present.at.is_some_and(|at| at.is_dir()) {
-        return Vec::new();
-    }
-    match &delta.entry.from {
-        Some(from) => vec![(from.clone(), base), (path, None)],
-        None => vec![(path, base)],
-    }
+    let is_ours = !(delta.entry.makes_directory() && present.at.is_some_and(|at| at.is_dir()));
+    let (from, at) = match delta.entry.from.clone() {
+        Some(from) => (Some((from, base)), (path, None)),
+        None => (None, (path, base)),
+    };
+    from.into_iter().chain(Some(at).filter(|_| is_ours)).collect()
 }
