@@ -191,7 +191,7 @@ impl LayOver<'_> {
     /// The record of the old base stays, so that what the original has become is told from what it was.
     fn keep_record(&mut self, path: &RelPath) -> Result<()> {
         let old = self.assembly.manifest.find(path)?;
-        for above in std::iter::successors(path.parent(), RelPath::parent).filter(|_| old.is_some()) {
+        for above in std::iter::successors(path.parent(), RelPath::parent) {
             let known = self.edits.contains_key(&above) || self.fresh_base.find(&above)?.is_some();
             if let (false, Some(entry)) = (known, self.assembly.manifest.find(&above)?) {
                 self.edits.insert(above, Some(Entry { child: None, ..entry }));

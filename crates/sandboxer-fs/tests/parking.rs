@@ -256,3 +256,17 @@ fn what_is_edited_after_unparking_can_be_merged() {
     let merged = fs::read_to_string(scene.original("quiet/deep/d")).unwrap();
     assert_eq!(merged, "sandbox\nquiet/deep/d\n1\n2\n3\n4\n5\noriginal\n");
 }
+
+#[test]
+fn what_is_new_in_a_directory_that_the_original_lost_is_still_in_conflict() {
+    let scene = Scene::new();
+    scene.space.rollback(&[]).unwrap();
+    fs::write(scene.copy("quiet/new"), "work\n").unwrap();
+    scene.space.park().unwrap();
+    fs::remove_dir_all(scene.original("quiet")).unwrap();
+    let space = scene.unpark();
+    assert_eq!(pending(&space), ["created quiet/new"]);
+    let _lock = space.lock().unwrap();
+    let refused = space.prepare(&CommitRequest::default(), &Logged::default());
+    assert!(matches!(refused, Err(Error::Conflict { .. })), "{refused:?}");
+}
