@@ -472,3 +472,16 @@ fn a_directory_renamed_to_one_that_the_original_made_too_is_taken_back_whole() {
     assert!(scene.original("dir/file").exists());
     assert_eq!(fs::read_dir(scene.original("moved")).unwrap().count(), 0);
 }
+
+#[test]
+fn a_rename_whose_source_is_gone_leaves_nothing_pending() {
+    let scene = Scene::new();
+    fs::rename(scene.copy("text"), scene.copy("renamed")).unwrap();
+    fs::remove_file(scene.original("text")).unwrap();
+    scene.commit(OnConflict::Theirs).unwrap();
+    assert_eq!(text(scene.original("renamed")), BASE);
+    assert!(scene.pending().is_empty(), "{:?}", scene.pending());
+    undo(&scene.space, "op_2", "op_1").unwrap();
+    assert!(!scene.original("renamed").exists() && !scene.original("text").exists());
+    assert_eq!(scene.pending().len(), 1, "{:?}", scene.pending());
+}

@@ -30,8 +30,8 @@ impl Steps {
     fn add(&mut self, at: usize, delta: &Delta, staged: Option<Stamp>, present: &Present, allowed: &Allowed) {
         let path = delta.entry.path.clone();
         let mut old = present.at;
-        if let (Some(from), Some(stamp)) = (&delta.entry.from, present.from) {
-            self.deletes.push(Step::Delete { path: from.clone(), old: stamp });
+        if let Some(from) = &delta.entry.from {
+            self.deletes.push(Step::Delete { path: from.clone(), old: present.from.unwrap_or(NOTHING) });
         }
         let goes = delta.entry.kind == DiffKind::Deleted;
         let makes_way = delta.entry.kind == DiffKind::Type && old.is_some_and(|s| s.is_dir());
