@@ -304,6 +304,7 @@ impl Workspace {
         let transfer = self.transfer();
         let mut source = FromOriginal { original: &self.original, transfer, buffer: Vec::new() };
         let mut restored = restore(&self.comparison(&base), scope, &mut source, &self.workshop()?)?;
+        self.flush(&restored)?;
         base.rewrite(std::mem::take(&mut restored.edits))?;
         Ok(restored)
     }
@@ -394,7 +395,17 @@ impl Workspace {
     pub fn restore(&self, name: &str) -> Result<Restored> {
         let kept = self.checkpoints().load(name)?;
         let mut source = self.checkpoints().source()?;
-        restore(&self.comparison(&kept), &[], &mut source, &self.workshop()?)
+        let restored = restore(&self.comparison(&kept), &[], &mut source, &self.workshop()?)?;
+        self.flush(&restored)?;
+        Ok(restored)
+    }
+
+    /// What was brought back has to be there after a power cut too: unflushed, its files would come back empty.
+    fn flush(&self, restored: &Restored) -> Result<()> {
+        if restored.count == 0 {
+            return Ok(());
+        }
+        fs::syncfs(&self.copy).map_err(|e| Error::io("flush", self.copy.path(), e))
     }
 }
 
