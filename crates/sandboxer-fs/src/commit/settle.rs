@@ -100,6 +100,8 @@ fn replace(
     let merged = Stamp { mode: like.stamp.mode, ..old.stamp };
     let meta = Meta { mtime: fresh.mtime, ..Meta::of(&merged, like.xattrs.clone()) };
     copy::finish_file(&fd, &meta).map_err(failed)?;
+    // Or a power cut leaves an empty file, which the next commit would take for work.
+    fs::fsync(&fd).map_err(failed)?;
     let Some(parent) = copy.find_parent(path)? else { return Ok(None) };
     if !parent.stamp(path.name())?.is_some_and(|now| old.stamp.untouched(&now)) {
         crate::remove_entry(workshop, TEMPORARY)?;
