@@ -42,12 +42,20 @@ fn noise(length: usize) -> Vec<u8> {
 /// Fills the filesystem at `dir` but for about `spare` bytes; removing the file makes room again.
 fn fill_up(dir: &Path, spare: u64) -> PathBuf {
     let ballast = dir.join("ballast");
-    let stat = rustix::fs::statvfs(dir).unwrap();
-    let free = stat.f_bavail * stat.f_frsize;
     let file = fs::File::create(&ballast).unwrap();
-    let flags = rustix::fs::FallocateFlags::empty();
-    rustix::fs::fallocate(&file, flags, 0, free.saturating_sub(spare)).unwrap();
+    let (flags, mut length) = (rustix::fs::FallocateFlags::empty(), 0);
+    // In smaller and smaller pieces: the filesystem needs some blocks to write down where the others are.
+    for piece in [1 << 20, 64 << 10, 4 << 10] {
+        while free(dir) >= spare + piece && rustix::fs::fallocate(&file, flags, length, piece).is_ok() {
+            length += piece;
+        }
+    }
     ballast
+}
+
+fn free(dir: &Path) -> u64 {
+    let stat = rustix::fs::statvfs(dir).unwrap();
+    stat.f_bavail * stat.f_frsize
 }
 
 fn tree(dir: &Path, megabytes: usize) -> PathBuf {
