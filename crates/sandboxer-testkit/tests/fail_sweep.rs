@@ -115,31 +115,31 @@ fn sweep(task: Task, count: usize) {
 
 #[test]
 fn undo_with_failing_calls() {
-    sweep(Task::Undo, 14);
+    sweep(Task::Undo, 10);
 }
 
 #[test]
 fn merging_commit_with_failing_calls() {
-    sweep(Task::Merge, 8);
+    sweep(Task::Merge, 6);
 }
 
 #[test]
 fn rollback_with_failing_calls() {
-    sweep(Task::Rollback, 8);
+    sweep(Task::Rollback, 5);
 }
 
 #[test]
 fn checkpoint_with_failing_calls() {
-    sweep(Task::Checkpoint, 6);
+    sweep(Task::Checkpoint, 4);
 }
 
 #[test]
 fn restore_with_failing_calls() {
-    sweep(Task::Restore, 8);
+    sweep(Task::Restore, 5);
 }
 
 #[test]
 fn parking_with_failing_calls() {
-    sweep(Task::Park, 8);
-    sweep(Task::Unpark, 8);
+    sweep(Task::Park, 5);
+    sweep(Task::Unpark, 5);
 }
