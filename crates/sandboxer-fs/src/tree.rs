@@ -293,8 +293,9 @@ impl Workspace {
         commit::forget_undo(&self.files(), operation)
     }
 
-    /// Forgets what was prepared.
+    /// Forgets what was prepared, and what somebody was interrupted at writing.
     pub fn abort(&self) -> Result<()> {
+        durable::discard_temporary(&self.home.join(BASE))?;
         commit::abort(&self.files())
     }
 

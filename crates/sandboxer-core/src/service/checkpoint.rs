@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::content::{per_workspace, told_rollback};
-use super::descriptor::Descriptor;
 use super::manager::{SandboxManager, counted};
 use super::park::home_of;
 use super::{CheckpointRecord, CheckpointResults, RollbackResults, Target, Workspace, names};
@@ -101,7 +100,7 @@ impl CheckpointService<'_> {
         let record = CheckpointRecord { snapshots, ..record.clone() };
         self.manager.store.add_checkpoint(&target.sandbox.id, &record)?;
         let fits = self.manager.account_checkpoint(target, &record.id);
-        self.describe(target)?;
+        self.manager.describe(&target.sandbox)?;
         fits?;
         let result = |path: Option<PathBuf>| CheckpointResult {
             checkpoint_id: record.id.clone(),
@@ -111,13 +110,6 @@ impl CheckpointService<'_> {
             message: format!("checkpoint {} of sandbox {}", record.id, target.sandbox.name),
         };
         Ok(paths.into_iter().map(|(name, path)| (name, result(path))).collect())
-    }
-
-    /// Writes the list of checkpoints beside the sandbox too, for `adopt`.
-    fn describe(&self, target: &Target) -> Result<()> {
-        let checkpoints = self.manager.store.checkpoints(&target.sandbox.id)?;
-        let descriptor = Descriptor { sandbox: target.sandbox.clone(), checkpoints };
-        descriptor.write(&self.manager.sandbox_dir(&target.sandbox.id))
     }
 
     /// The checkpoints of a sandbox, oldest first; of one workspace, those that cover it.
@@ -155,7 +147,7 @@ impl CheckpointService<'_> {
         let record = self.get(&target, name)?;
         self.manager.store.pin_checkpoint(&target.sandbox.id, &record.id, pinned)?;
         self.manager.store.pin(&target.sandbox.id, "checkpoint", record.id.as_str(), pinned)?;
-        self.describe(&target)
+        self.manager.describe(&target.sandbox)
     }
 
     /// Forgets all but the newest `keep` checkpoints and the pinned ones; returns which. What their strategies keep for
@@ -170,7 +162,7 @@ impl CheckpointService<'_> {
             return Ok(ids);
         }
         self.manager.store.remove_checkpoints(&target.sandbox.id, &ids)?;
-        self.describe(&target)?;
+        self.manager.describe(&target.sandbox)?;
         for record in &old {
             self.manager.store.forget(&target.sandbox.id, "checkpoint", record.id.as_str())?;
             self.manager.drop_part(&target.sandbox.workspaces, &Part::Checkpoint(record.id.clone()))?;

@@ -104,8 +104,7 @@ impl SandboxManager {
             self.slim(workspace).map_err(in_workspace(&target.sandbox, workspace))?;
         }
         let parked = Sandbox { state: SandboxState::Parked, ..target.sandbox.clone() };
-        let checkpoints = self.store.checkpoints(&parked.id)?;
-        Descriptor { sandbox: parked.clone(), checkpoints }.write(&self.sandbox_dir(&parked.id))?;
+        self.describe(&parked)?;
         let bytes = target.workspaces.iter().filter_map(home_of).map(disk_use).sum();
         let changes = operation.details["changes"].as_u64().unwrap_or(0) as usize;
         let why = operation.details["why"].as_str().unwrap_or("destroyed");
@@ -167,9 +166,7 @@ impl SandboxManager {
             let made = self.fill_up(sandbox, workspace).map_err(in_workspace(sandbox, workspace))?;
             self.store.set_ref(&sandbox.id, position, &made, &workspace.reason)?;
         }
-        let (id, details) = (operation.id.clone(), operation.details.clone());
-        let end = OperationEnd { id, state: "done", summary: "taken up again".to_owned(), details };
-        if let Err(holder) = self.store.unpark(sandbox, naming, &end)? {
+        if let Err(holder) = self.store.unpark(sandbox, naming)? {
             return Err(Error::Usage {
                 message: format!("the name {:?} is taken by sandbox {}", holder.name, holder.id),
                 hint: Some("choose another with --name".to_owned()),
@@ -179,9 +176,21 @@ impl SandboxManager {
             .store
             .sandbox(&sandbox.id)?
             .ok_or_else(|| Error::not_found("sandbox", sandbox.name.as_str()))?;
-        let checkpoints = self.store.checkpoints(&open.id)?;
-        Descriptor { sandbox: open.clone(), checkpoints }.write(&self.sandbox_dir(&open.id))?;
+        self.end_unparking(&open, operation)?;
         Ok(open)
+    }
+
+    /// What is left to do once the sandbox is open again. Can be repeated.
+    pub(super) fn end_unparking(&self, sandbox: &Sandbox, operation: &Operation) -> Result<()> {
+        self.describe(sandbox)?;
+        let (id, details) = (operation.id.clone(), operation.details.clone());
+        self.store.end(&OperationEnd { id, state: "done", summary: "taken up again".to_owned(), details })
+    }
+
+    /// Writes beside the sandbox what the store knows of it, for `adopt`.
+    pub(super) fn describe(&self, sandbox: &Sandbox) -> Result<()> {
+        let checkpoints = self.store.checkpoints(&sandbox.id)?;
+        Descriptor { sandbox: sandbox.clone(), checkpoints }.write(&self.sandbox_dir(&sandbox.id))
     }
 
     /// Has a strategy make again what it removed.

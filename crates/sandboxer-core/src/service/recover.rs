@@ -13,7 +13,7 @@ use super::lifecycle::end_with_sandbox;
 use super::lock::SandboxLock;
 use super::manager::{SandboxManager, counted, explain};
 use super::{GcReport, Operation, PerWorkspace, Recovered, Sandbox, SandboxState, Target};
-use crate::model::{CommitResult, Conflict, SandboxId};
+use crate::model::{CommitResult, Conflict, Phase, SandboxId};
 use crate::store::OperationEnd;
 use crate::{Error, Result};
 
@@ -114,7 +114,27 @@ impl SandboxManager {
                 self.park_again(&sandbox.id)?;
                 self.end_quietly(operation, "failed", "interrupted; it is still parked")
             }
+            ("unpark", _) => {
+                self.end_unparking(sandbox, operation)?;
+                Ok(told(&sandbox.id, format!("finished taking up sandbox {}", sandbox.name)))
+            }
+            ("checkpoint", _) => {
+                self.describe(sandbox)?;
+                self.end_quietly(operation, "failed", "interrupted")
+            }
+            ("rollback" | "restore", _) => {
+                self.tidy(sandbox);
+                self.end_quietly(operation, "failed", "interrupted")
+            }
             _ => self.end_quietly(operation, "failed", "interrupted"),
+        }
+    }
+
+    /// Has strategies remove what they were about to write, as after a commit that came to nothing. It only takes room.
+    fn tidy(&self, sandbox: &Sandbox) {
+        let can = |w: &&super::Workspace| self.capabilities_of(w).is_ok_and(|can| can.two_phase);
+        for workspace in sandbox.workspaces.iter().filter(can) {
+            let _ = self.commit_phase(workspace, Phase::Abort);
         }
     }
 

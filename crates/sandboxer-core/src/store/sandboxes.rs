@@ -65,12 +65,7 @@ impl Store {
 
     /// Takes a parked sandbox up again, under a free name and without a time to end, in one. Where another sandbox has its
     /// plan's place by now, it gets a plan of its own.
-    pub fn unpark(
-        &self,
-        sandbox: &Sandbox,
-        naming: &Naming,
-        end: &OperationEnd,
-    ) -> Result<Result<String, Box<Sandbox>>> {
+    pub fn unpark(&self, sandbox: &Sandbox, naming: &Naming) -> Result<Result<String, Box<Sandbox>>> {
         self.write("take up a parked sandbox", |t| {
             let name = match naming {
                 Naming::Derived(stem) => free_name(t, stem)?,
@@ -86,7 +81,6 @@ impl Store {
             t.prepare_cached(sql)?.execute(params![sandbox.id.as_str(), plan.as_str()])?;
             kept::remove(t, &sandbox.id, "parked", sandbox.id.as_str())?;
             kept::remove(t, &sandbox.id, "history", sandbox.id.as_str())?;
-            operations::end(t, end)?;
             Ok(Ok(name))
         })
     }
