@@ -16,8 +16,8 @@ use calls::Busy;
 pub use calls::Calls;
 use sandboxer_core::contract::{Capabilities, SandboxStrategy};
 use sandboxer_core::model::{
-    Change, CheckpointId, CommitRequest, CommitResult, DiffKind, DiffView, OnConflict, Phase, PlanId, RelPath,
-    Resource, RollbackResult, SandboxRef,
+    Change, CheckpointId, CommitRequest, CommitResult, DiffKind, DiffView, OnConflict, Phase, PlanId,
+    RelPath, Resource, RollbackResult, SandboxRef,
 };
 use sandboxer_core::registry::{StrategyContext, StrategyEntry, StrategyOptions};
 use sandboxer_core::{Error, Result};
