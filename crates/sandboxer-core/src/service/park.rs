@@ -88,13 +88,13 @@ impl SandboxManager {
         let details = json!({"workspaces": names(target), "changes": changes, "why": why});
         let operation = new_operation(&target.sandbox.id, "park", details);
         self.store.begin(&operation)?;
-        flush(target).map_err(|error| self.log_failure(&operation, error))?;
+        flush(target, &operation).map_err(|error| self.log_failure(&operation, error))?;
         self.slim_and_record(target, &operation)
     }
 
     /// Parks what somebody was interrupted at. Can be repeated.
     pub(super) fn finish_parking(&self, target: &Target, operation: &Operation) -> Result<()> {
-        flush(target)?;
+        flush(target, operation)?;
         self.slim_and_record(target, operation)
     }
 
@@ -206,7 +206,10 @@ impl SandboxManager {
 }
 
 /// Flushes what the workspaces hold: once it is parked nobody has it but us, and it has to outlast a power cut.
-fn flush(target: &Target) -> Result<()> {
+fn flush(target: &Target, operation: &Operation) -> Result<()> {
+    if operation.details["changes"] == 0 {
+        return Ok(());
+    }
     for home in target.workspaces.iter().filter_map(home_of).filter(|home| home.exists()) {
         let dir = std::fs::File::open(home).map_err(|e| Error::io("open directory", home, e))?;
         rustix::fs::syncfs(&dir).map_err(|e| Error::io("flush", home, e))?;

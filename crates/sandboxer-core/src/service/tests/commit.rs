@@ -279,6 +279,17 @@ fn a_whole_commit_that_fails_past_its_commit_point_is_rolled_forward() {
 }
 
 #[test]
+fn a_whole_commit_that_fails_when_all_is_done_is_done() {
+    let world = World::new();
+    let (manager, target) = world.one();
+    change_all(&manager, &target);
+    world.script.at("commit.finished", Fault::Fail);
+    let done = manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap();
+    assert_eq!(done.workspaces[0].1.entries.len(), 1);
+    assert_eq!((world.content("proj"), last(&manager, "commit").0), ("new".into(), "done".into()));
+}
+
+#[test]
 fn a_whole_commit_that_cannot_be_rolled_forward_now_is_later() {
     let world = World::new();
     let (manager, target) = world.one();

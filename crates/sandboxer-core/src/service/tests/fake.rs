@@ -346,7 +346,9 @@ impl SandboxStrategy for Fake {
             }
             Phase::Finish => {
                 self.pass("commit.finish", &places)?;
-                self.finish(sandbox, &places)
+                let result = self.finish(sandbox, &places)?;
+                self.pass("commit.finished", &places)?;
+                Ok(result)
             }
             Phase::Abort => {
                 self.pass("commit.abort", &places)?;
