@@ -52,7 +52,8 @@ fn displaced(home: &Path, base: &Stamp, hash: Option<ContentHash>) -> Result<Opt
         // Another workspace's damage is its own affair.
         let Ok(Some(record)) = load_undo(&files, &id) else { continue };
         let was = |t: &&crate::commit::Touched| {
-            t.before.as_ref().and_then(|b| b.base).is_some_and(|was| was.untouched(base))
+            // What was gone over was somebody's edit, and never the base.
+            t.found_base() && t.before.as_ref().and_then(|b| b.base).is_some_and(|was| was.untouched(base))
         };
         for kept in record.touched.iter().filter(was).filter_map(|t| t.kept.as_ref()) {
             if let Some(content) = read_kept(&operation.path(), &kept.name, &kept.stamp, base, hash) {
@@ -72,7 +73,7 @@ fn read_kept(
 ) -> Option<Vec<u8>> {
     let fd = Root::open(dir).ok()?.as_dir().ok()?.open_file(name.as_bytes()).ok()?;
     let now = stamp_of_fd(&fd).ok()?;
-    if !(now.same_inode(kept) && now.same_state(kept) && now.size == base.size) {
+    if !(now.same_inode(kept) && now.same_state(kept) && now.same_state(base)) {
         return None;
     }
     let content = read_all(fd, now.size).ok()?;

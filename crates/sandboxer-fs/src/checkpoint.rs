@@ -333,6 +333,24 @@ impl Source for FromObjects {
         Ok(Some(entry.clone()))
     }
 
+    fn verify(&mut self, path: &RelPath, entry: &Entry) -> Result<()> {
+        let bad =
+            |what: &str| Error::corrupt(self.objects.path(), format!("the content of {path} is {what}"));
+        let hash = entry.hash.ok_or_else(|| bad("missing"))?;
+        let (shelf, object) = place_of(hash);
+        let shelf = self.objects.as_dir()?.dir(shelf.as_bytes()).map_err(|_| bad("missing"))?;
+        let file = shelf.open_file(object.as_bytes()).map_err(|_| bad("missing"))?;
+        let size =
+            crate::root::stamp_of_fd(&file).map_err(|e| Error::io("read", self.objects.path(), e))?.size;
+        let found = copy::hash_fd(&file, size, &mut self.buffer)
+            .map_err(|e| Error::io("read", self.objects.path(), e))?;
+        if found == hash {
+            Ok(())
+        } else {
+            Err(Error::corrupt(self.objects.path(), format!("the content of {path} is damaged")))
+        }
+    }
+
     fn current(&mut self, _path: &RelPath, entry: &Entry) -> Result<Option<Entry>> {
         Ok(Some(entry.clone()))
     }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags};
+use rustix::fs::{self, AtFlags, Mode};
 use rustix::io::Errno;
 use sandboxer_core::model::{NodeType, RelPath};
 use sandboxer_core::{Error, Result};
@@ -89,7 +89,7 @@ pub fn park(home: &Path, comparison: &Comparison<'_>) -> Result<Parked> {
     // Deepest first; one that holds work stays.
     for path in directories.into_iter().rev() {
         if let Ok(Some(parent)) = comparison.copy.find_parent(&path) {
-            let _ = fs::unlinkat(&parent, path.name(), AtFlags::REMOVEDIR);
+            let _ = while_open(&parent, || fs::unlinkat(&parent, path.name(), AtFlags::REMOVEDIR));
         }
     }
     Ok(parked)
@@ -104,10 +104,24 @@ fn remove_unchanged(copy: &Root, path: &RelPath, entry: &Entry) -> Result<()> {
     if !entry.copy.as_ref().is_some_and(same) {
         return Ok(());
     }
-    match fs::unlinkat(&parent, path.name(), AtFlags::empty()) {
+    let removed = while_open(&parent, || fs::unlinkat(&parent, path.name(), AtFlags::empty()));
+    match removed {
         Ok(()) | Err(Errno::NOENT | Errno::ACCESS | Errno::PERM) => Ok(()),
         Err(e) => Err(Error::io("remove", copy.shown(path), e)),
     }
+}
+
+/// Does something in a directory that its owner may not change, and gives it its mode back.
+fn while_open<T>(dir: &Dir, work: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    match work() {
+        Err(Errno::ACCESS) => {}
+        done => return done,
+    }
+    let mode = Mode::from_raw_mode(crate::root::stamp_of_fd(dir)?.permissions());
+    fs::fchmod(dir, mode | Mode::RWXU)?;
+    let done = work();
+    fs::fchmod(dir, mode)?;
+    done
 }
 
 /// Where a parked workspace is put together again.
@@ -124,7 +138,7 @@ pub struct Assembly<'a> {
 
 /// Lays the work over a fresh copy.
 pub fn lay_over(assembly: &Assembly<'_>, parked: &Parked) -> Result<()> {
-    let mut work = work_in(assembly.parked, assembly.manifest)?;
+    let Work { found: mut work, closed } = work_in(assembly.parked, assembly.manifest)?;
     work.extend(parked.present.iter().cloned());
     let fresh_base = Manifest::load(assembly.fresh_manifest)?;
     let mut run = LayOver {
@@ -133,6 +147,7 @@ pub fn lay_over(assembly: &Assembly<'_>, parked: &Parked) -> Result<()> {
         edits: Edits::new(),
         links: HashMap::new(),
         dirs: BTreeMap::new(),
+        closed,
     };
     for path in &parked.absent {
         run.leave_away(path, &parked.absent)?;
@@ -144,25 +159,52 @@ pub fn lay_over(assembly: &Assembly<'_>, parked: &Parked) -> Result<()> {
     fresh_base.rewrite(run.edits)
 }
 
-/// What is in the parked copy besides directories: all of it is work, also what came after the list was made.
-fn work_in(parked: &Root, manifest: &Manifest) -> Result<BTreeSet<RelPath>> {
-    let mut found = BTreeSet::new();
+/// What is in a parked copy.
+#[derive(Default)]
+struct Work {
+    found: BTreeSet<RelPath>,
+    /// Directories that could not be looked into and were opened, with the modes that they had.
+    closed: BTreeMap<RelPath, u32>,
+}
+
+/// What is in the parked copy besides directories: all of it is work, also what came after the list was made; but for what
+/// could not be removed and is still as it was.
+fn work_in(parked: &Root, manifest: &Manifest) -> Result<Work> {
+    let mut work = Work::default();
     let mut waiting: Vec<Option<RelPath>> = vec![None];
     while let Some(at) = waiting.pop() {
-        let dir = parked.dir(at.as_ref())?;
+        let dir = open_for_us(parked, at.as_ref(), &mut work.closed)?;
         for listed in crate::list::sorted(&dir)? {
             let path = crate::manifest::join(at.as_ref(), &listed.name)?;
-            if dir.stamp(&listed.name)?.is_some_and(|s| s.is_dir()) {
-                if manifest.find(&path)?.is_none() {
-                    found.insert(path.clone());
-                }
-                waiting.push(Some(path));
-            } else {
-                found.insert(path);
+            let Some(stamp) = dir.stamp(&listed.name)? else { continue };
+            let base = manifest.find(&path)?;
+            if stamp.is_dir() {
+                waiting.push(Some(path.clone()));
+            }
+            let as_it_was = match &base {
+                Some(entry) => stamp.is_dir() || entry.copy.is_some_and(|copy| copy.untouched(&stamp)),
+                None => false,
+            };
+            if !as_it_was {
+                work.found.insert(path);
             }
         }
     }
-    Ok(found)
+    Ok(work)
+}
+
+fn open_for_us(parked: &Root, at: Option<&RelPath>, closed: &mut BTreeMap<RelPath, u32>) -> Result<Dir> {
+    let (Some(path), Err(Errno::ACCESS)) = (at, at.map_or(Ok(()), |path| parked.open_dir(path).map(drop)))
+    else {
+        return parked.dir(at);
+    };
+    let parent = parked.parent_of(path)?;
+    if let Some(stamp) = parent.stamp(path.name())? {
+        closed.insert(path.clone(), stamp.permissions());
+    }
+    fs::chmodat(&parent, path.name(), Mode::RWXU, AtFlags::empty())
+        .map_err(|e| Error::io("open", parked.shown(path), e))?;
+    parked.dir(at)
 }
 
 struct LayOver<'a> {
@@ -173,6 +215,8 @@ struct LayOver<'a> {
     links: HashMap<u64, RelPath>,
     /// Directories to be dressed when they are full.
     dirs: BTreeMap<RelPath, Meta>,
+    /// The modes of directories of the parked copy that had to be opened.
+    closed: BTreeMap<RelPath, u32>,
 }
 
 impl LayOver<'_> {
@@ -180,6 +224,7 @@ impl LayOver<'_> {
     /// below a removed directory was never seen here, and is not removed in anybody's name.
     fn leave_away(&mut self, path: &RelPath, absent: &BTreeSet<RelPath>) -> Result<()> {
         let Some(entry) = self.fresh_base.find(path)? else { return Ok(()) };
+        self.open_parent(path)?;
         crate::remove_below(self.assembly.fresh, path)?;
         self.keep_record(path)?;
         let below = entry.child.map(|id| self.fresh_base.below(id, Some(path))).transpose()?;
@@ -232,8 +277,26 @@ impl LayOver<'_> {
         if !exists {
             to.make_dir(path.name(), 0o700)?;
         }
-        let meta = meta_of(&from.dir(path.name())?)?;
+        let mut meta = meta_of(&from.dir(path.name())?)?;
+        meta.mode = self.closed.get(path).copied().unwrap_or(meta.mode);
         self.dirs.insert(path.clone(), meta);
+        Ok(())
+    }
+
+    /// A directory of the fresh copy that its owner may not change is opened for the moment; it is dressed in the end.
+    fn open_parent(&mut self, path: &RelPath) -> Result<()> {
+        let Some(parent) = path.parent() else { return Ok(()) };
+        let Some(stamp) =
+            self.assembly.fresh.stamp(&parent)?.filter(|s| s.is_dir() && s.mode & 0o700 != 0o700)
+        else {
+            return Ok(());
+        };
+        self.open_parent(&parent)?;
+        let failed = |e| Error::io("open", self.assembly.fresh.shown(&parent), e);
+        let above = self.assembly.fresh.parent_of(&parent)?;
+        fs::chmodat(&above, parent.name(), Mode::RWXU, AtFlags::empty()).map_err(failed)?;
+        let meta = Meta { mode: stamp.permissions(), ..meta_of(&self.assembly.fresh.dir(Some(&parent))?)? };
+        self.dirs.entry(parent).or_insert(meta);
         Ok(())
     }
 
@@ -266,6 +329,7 @@ impl LayOver<'_> {
             crate::remove_below(self.assembly.fresh, &parent)?;
             self.dress_later(&parent)?;
         }
+        self.open_parent(path)?;
         self.assembly.fresh.create_dirs(&parent, 0o755)
     }
 

@@ -23,6 +23,11 @@ pub trait Source {
     /// from now on, or `None` where the content is no more.
     fn fetch(&mut self, path: &RelPath, entry: &Entry, to: &Dir, name: &[u8]) -> Result<Option<Entry>>;
 
+    /// Whether the content can be fetched, as far as that can be known beforehand.
+    fn verify(&mut self, _path: &RelPath, _entry: &Entry) -> Result<()> {
+        Ok(())
+    }
+
     /// What a directory or link is to be: `entry`, or what it has become at its source; `None` where it is no more.
     fn current(&mut self, path: &RelPath, entry: &Entry) -> Result<Option<Entry>>;
 }
@@ -65,6 +70,7 @@ pub fn restore(
         restored: Restored::default(),
         latest: 0,
     };
+    run.verify(&candidates, &differing)?;
     run.open_up(&candidates)?;
     run.bring_back(comparison, &candidates, &differing)?;
     run.remove_intruders(&candidates, &differing)?;
@@ -125,6 +131,16 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Nothing that is there is replaced before all that is to come back is known to be good.
+    fn verify(&mut self, candidates: &[Candidate], differing: &BTreeSet<RelPath>) -> Result<()> {
+        for candidate in candidates.iter().filter(|c| differing.contains(&c.path)) {
+            if let Some(base) = candidate.base.as_ref().filter(|b| b.node_type() == NodeType::File) {
+                self.source.verify(&candidate.path, base)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Directories that their owner may not change are opened for the moment; they are dressed in the end.
     fn open_up(&mut self, candidates: &[Candidate]) -> Result<()> {
         if rustix::process::geteuid().is_root() {

@@ -229,6 +229,11 @@ impl Workspace {
         if commit::is_decided(&files) {
             self.carry_out()?;
         }
+        if let Some(operation) = &logged.operation
+            && commit::load_undo(&files, operation)?.is_some()
+        {
+            return Err(Error::refused(format!("{operation} was carried out already")));
+        }
         let journal = match &logged.undo {
             Some(undoes) => self.prepare_undo(request, undoes, logged)?,
             None => self.prepare_commit(request, logged)?,

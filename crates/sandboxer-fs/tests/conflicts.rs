@@ -57,7 +57,8 @@ impl Scene {
     }
 
     fn conflicts(&self, on_conflict: OnConflict) -> Vec<String> {
-        match self.commit(on_conflict) {
+        let request = CommitRequest { on_conflict, ..CommitRequest::default() };
+        match commit(&self.space, request, "op_conflict") {
             Err(Error::Conflict { conflicts }) => {
                 conflicts.iter().map(|c| format!("{}: {}", c.path, c.reason)).collect()
             }
@@ -484,4 +485,30 @@ fn a_rename_whose_source_is_gone_leaves_nothing_pending() {
     undo(&scene.space, "op_2", "op_1").unwrap();
     assert!(!scene.original("renamed").exists() && !scene.original("text").exists());
     assert_eq!(scene.pending().len(), 1, "{:?}", scene.pending());
+}
+
+#[test]
+fn what_a_commit_went_over_is_nobodys_base() {
+    let scene = Scene::keeping(0);
+    let other = workspace(scene.temp.path(), "other-home", 0);
+    let theirs = CommitRequest { on_conflict: OnConflict::Theirs, ..CommitRequest::default() };
+    // The same length as the base, so that only looking closely tells them apart.
+    fs::write(scene.original("text"), with(&[(10, "by")])).unwrap();
+    fs::write(other.path().join("text"), with(&[(18, "other")])).unwrap();
+    commit(&other, theirs, "op_7").unwrap();
+    fs::write(scene.original("text"), with(&[(10, "by"), (18, "other")])).unwrap();
+    fs::write(scene.copy("text"), with(&[(2, "sandbox")])).unwrap();
+    let told = scene.conflicts(OnConflict::Merge);
+    assert!(told[0].ends_with("its base is not kept, so it cannot be merged"), "{told:?}");
+    assert_eq!(text(scene.original("text")), with(&[(10, "by"), (18, "other")]));
+}
+
+#[test]
+fn an_operation_is_carried_out_once() {
+    let scene = Scene::new();
+    fs::write(scene.copy("text"), with(&[(2, "first")])).unwrap();
+    commit(&scene.space, CommitRequest::default(), "op_1").unwrap();
+    fs::write(scene.copy("text"), with(&[(2, "second")])).unwrap();
+    let again = commit(&scene.space, CommitRequest::default(), "op_1");
+    assert!(matches!(again, Err(Error::Refused { .. })), "{again:?}");
 }

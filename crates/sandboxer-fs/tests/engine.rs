@@ -582,3 +582,21 @@ fn what_the_user_may_not_read_is_shown_and_refused() {
         assert!(lines(&space).is_empty());
     });
 }
+
+#[test]
+fn a_damaged_checkpoint_costs_nothing_of_the_present() {
+    let scene = Scene::new();
+    let space = scene.workspace();
+    space.checkpoint("one").unwrap();
+    for shelf in fs::read_dir(scene.home.join("checkpoints/objects")).unwrap().map(|e| e.unwrap().path()) {
+        for object in fs::read_dir(shelf).unwrap().map(|e| e.unwrap().path()) {
+            if text(&object) == "two\n" {
+                fs::write(object, "TWO\n").unwrap();
+            }
+        }
+    }
+    fs::write(scene.copy("a"), "present").unwrap();
+    fs::write(scene.copy("dir/b"), "present").unwrap();
+    assert!(matches!(space.restore("one"), Err(Error::Corrupt { .. })));
+    assert_eq!((text(&scene.copy("a")), text(&scene.copy("dir/b"))), ("present".into(), "present".into()));
+}

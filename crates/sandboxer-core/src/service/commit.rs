@@ -194,7 +194,12 @@ impl SandboxManager {
     /// tried once more, and where even that fails, the operation stays `running` and the next command's recovery tries again.
     /// What failed after everything was done, while clearing up, is done.
     fn settle_failure(&self, task: &Undertaking<'_>, error: Error) -> Result<PerWorkspace<CommitResult>> {
-        let was_begun = self.abort_each(&task.target).is_err();
+        let was_begun = match self.abort_each(&task.target) {
+            Ok(()) => false,
+            Err(refusal) if matches!(refusal.root(), Error::Refused { .. }) => true,
+            // Nobody knows: recovery finds out.
+            Err(_) => return Err(error),
+        };
         match self.finish_all(&task.target) {
             Ok(results) if was_begun || results.iter().any(|(_, result)| did_something(result)) => {
                 Ok(results)
@@ -339,6 +344,7 @@ fn joined(prepared: CommitResult, finished: CommitResult) -> CommitResult {
     let more: Vec<_> =
         finished.notices.into_iter().filter(|notice| !result.notices.contains(notice)).collect();
     result.notices.extend(more);
+    result.entries.retain(|entry| !finished.conflicts.iter().any(|conflict| conflict.path == entry.path));
     result.conflicts.extend(finished.conflicts);
     result.undo_bytes = finished.undo_bytes;
     result

@@ -87,13 +87,27 @@ impl Run<'_> {
             Step::Place { path, entry, .. } | Step::Dress { path, entry, .. } => {
                 let mut entry = entry.clone();
                 if entry.base.is_none() {
-                    entry.base = self.original.stamp(path)?;
+                    entry.base = self.base_after(step, path)?;
                 }
                 Some(entry)
             }
         };
         self.edits.insert(step.path().clone(), edit);
         Ok(())
+    }
+
+    /// The stamp of what a step has put there; of what it meant to put there, where somebody has written to it since: then
+    /// the next commit finds that out.
+    fn base_after(&self, step: &Step, path: &RelPath) -> Result<Option<Stamp>> {
+        let Some(now) = self.original.stamp(path)? else { return Ok(None) };
+        let (meant, as_meant) = match step {
+            Step::Place { new, .. } => (*new, now.same_inode(new) && now.same_state(new)),
+            Step::Dress { old, .. } => {
+                (*old, now.same_inode(old) && (now.size, now.mtime) == (old.size, old.mtime))
+            }
+            Step::Delete { .. } => return Ok(Some(now)),
+        };
+        Ok(Some(if now.is_dir() || as_meant { now } else { meant }))
     }
 
     fn conflict(&mut self, step: &Step, reason: &str) -> Result<()> {
@@ -202,7 +216,7 @@ impl Run<'_> {
         match fs::renameat_with(stage, staged, parent, path.name(), RenameFlags::NOREPLACE) {
             Ok(()) => Ok(Done::Yes),
             Err(Errno::EXIST) => Ok(Done::No("created in the original after the commit began")),
-            Err(Errno::INVAL) => self.rename_plainly(stage, staged, parent, path),
+            Err(e) if cannot_flag(e) => self.rename_plainly(stage, staged, parent, path),
             Err(e) => Err(Error::io("put in place", self.original.shown(path), e)),
         }
     }
@@ -210,7 +224,7 @@ impl Run<'_> {
     fn exchange(&self, stage: &Dir, staged: &str, parent: &Dir, path: &RelPath, old: &Stamp) -> Result<Done> {
         match fs::renameat_with(stage, staged, parent, path.name(), RenameFlags::EXCHANGE) {
             Ok(()) => self.look_behind(staged, parent, path, Some(old)),
-            Err(Errno::INVAL) => self.rename_plainly(stage, staged, parent, path),
+            Err(e) if cannot_flag(e) => self.rename_plainly(stage, staged, parent, path),
             Err(e) => Err(Error::io("put in place", self.original.shown(path), e)),
         }
     }
@@ -249,6 +263,11 @@ impl Run<'_> {
         dress_entry(&parent, path.name(), now.node_type(), dress).map_err(step)?;
         Ok(Done::Yes)
     }
+}
+
+/// Whether a filesystem, or a kernel, knows renames only without flags.
+pub(super) fn cannot_flag(error: Errno) -> bool {
+    matches!(error, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
 /// What the owner needs for changing attributes.

@@ -132,16 +132,18 @@ impl Step {
     }
 }
 
-/// Diff entries leave out what is empty, which only a self-describing format can read back.
+/// Values that leave out what is empty, which only a self-describing format can read back.
 pub(super) mod as_json {
-    use sandboxer_core::model::DiffEntry;
-    use serde::{Deserialize, Deserializer, Serializer, de, ser};
+    use serde::de::DeserializeOwned;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
-    pub fn serialize<S: Serializer>(entries: &[DiffEntry], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&serde_json::to_string(entries).map_err(ser::Error::custom)?)
+    pub fn serialize<T: Serialize, S: Serializer>(values: &[T], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&serde_json::to_string(values).map_err(ser::Error::custom)?)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<DiffEntry>, D::Error> {
+    pub fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<T>, D::Error> {
         serde_json::from_str(&String::deserialize(deserializer)?).map_err(de::Error::custom)
     }
 }

@@ -24,6 +24,9 @@ use crate::stamp::Stamp;
 /// What stands after the markers that a merge leaves in a sandbox.
 pub const LABELS: Labels<'static> = Labels { ours: "original", theirs: "sandbox" };
 
+/// Larger files are not compared line by line.
+const LARGEST: u64 = 64 << 20;
+
 /// The differences that a request selects, each with its plan as far as hunks go.
 pub fn select(job: &Prepare<'_>, all: Differences) -> Result<(Vec<Delta>, Links)> {
     let request = job.request;
@@ -60,7 +63,8 @@ fn plan_hunks(job: &Prepare<'_>, delta: &mut Delta, patch: &[u8]) -> Result<()> 
     let path = delta.entry.path.clone();
     let is_file = |node: &Option<Node>| node.as_ref().is_some_and(|n| n.node_type == NodeType::File);
     let text = is_file(&delta.entry.old) && is_file(&delta.entry.new) && !delta.entry.binary;
-    if delta.entry.kind != DiffKind::Modified || !text {
+    let large = delta.now.as_ref().is_some_and(|s| s.stamp.size > LARGEST);
+    if delta.entry.kind != DiffKind::Modified || !text || large {
         return Err(Error::Usage {
             message: format!("{path} has no hunks to choose from: only a text file that was modified has"),
             hint: Some("commit it whole by its path, or leave it out".to_owned()),
@@ -218,6 +222,10 @@ fn merge_one(job: &Prepare<'_>, delta: &mut Delta, path: RelPath, reason: String
             Ok(Outcome::Planned)
         }
         DiffKind::Modified | DiffKind::Created | DiffKind::Metadata => {
+            let sizes = now.at.iter().chain(delta.now.as_ref().map(|s| &s.stamp)).map(|s| s.size);
+            if delta.entry.binary || sizes.max().is_some_and(|size| size > LARGEST) {
+                return Ok(stuck("binary and very large files cannot be merged"));
+            }
             let ours_is_file = now.at.is_some_and(|s| s.is_file());
             if !ours_is_file || !delta.now.as_ref().is_some_and(|s| s.stamp.is_file()) {
                 return Ok(stuck("only text files can be merged"));

@@ -3,10 +3,11 @@
 //! A file of the copy is only ever replaced as it was when it was read; if a program has written to it since, it is left alone,
 //! and its base stays what it was, so that the next commit finds the same conflict again.
 
-use rustix::fs::{self, OFlags};
+use rustix::fs::{self, OFlags, RenameFlags};
 use sandboxer_core::model::RelPath;
 use sandboxer_core::{Error, Result};
 
+use super::apply::cannot_flag;
 use super::journal::Journal;
 use super::prepare::Prepare;
 use super::resolve::Marked;
@@ -107,8 +108,26 @@ fn replace(
         crate::remove_entry(workshop, TEMPORARY)?;
         return Ok(None);
     }
-    fs::renameat(workshop, TEMPORARY, &parent, path.name()).map_err(failed)?;
-    parent.stamp(path.name())
+    match fs::renameat_with(workshop, TEMPORARY, &parent, path.name(), RenameFlags::EXCHANGE) {
+        Ok(()) => look_at_what_came_out(workshop, &parent, path, &old.stamp),
+        Err(e) if cannot_flag(e) => {
+            fs::renameat(workshop, TEMPORARY, &parent, path.name()).map_err(failed)?;
+            parent.stamp(path.name())
+        }
+        Err(e) => Err(failed(e)),
+    }
+}
+
+/// What a program wrote in the moment of the exchange goes back into its place.
+fn look_at_what_came_out(workshop: &Dir, parent: &Dir, path: &RelPath, old: &Stamp) -> Result<Option<Stamp>> {
+    let failed = |e| Error::io("write", parent.shown(path.name()), e);
+    let placed = parent.stamp(path.name())?;
+    let meant = workshop.stamp(TEMPORARY)?.is_some_and(|out| old.same_inode(&out) && old.same_state(&out));
+    if !meant {
+        fs::renameat_with(workshop, TEMPORARY, parent, path.name(), RenameFlags::EXCHANGE).map_err(failed)?;
+    }
+    crate::remove_entry(workshop, TEMPORARY)?;
+    Ok(placed.filter(|_| meant))
 }
 
 /// Puts merges into the sandbox for a person to look at; the original's present version is their base from then on.

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, OFlags};
-use sandboxer_core::model::{CommitResult, DiffEntry, Notice, OpId, RelPath};
+use sandboxer_core::model::{CommitResult, Conflict, DiffEntry, Notice, OpId, RelPath};
 use sandboxer_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,11 @@ pub struct Record {
     pub touched: Vec<Touched>,
     /// Why it cannot be taken back, if it cannot.
     pub lost: Option<String>,
+    /// What was left alone because somebody had edited it after the decision.
+    #[serde(with = "journal::as_json")]
+    pub conflicts: Vec<Conflict>,
+    /// What is kept takes on disk.
+    pub bytes: u64,
 }
 
 /// One path that an operation changed.
@@ -83,16 +88,11 @@ pub struct Kept {
 }
 
 impl Record {
-    /// Bytes of file content that are kept.
-    pub fn bytes(&self) -> u64 {
-        self.touched.iter().filter_map(|t| t.kept.as_ref()).map(|kept| kept.stamp.size).sum()
-    }
-
     /// What the operation answered.
     pub fn result(self) -> CommitResult {
-        let undo_bytes = Some(self.bytes()).filter(|_| self.lost.is_none());
-        let Self { digest, entries, notices, .. } = self;
-        CommitResult { digest, entries, notices, undo_bytes, ..CommitResult::default() }
+        let undo_bytes = Some(self.bytes).filter(|_| self.lost.is_none());
+        let Self { digest, entries, notices, conflicts, .. } = self;
+        CommitResult { digest, entries, notices, conflicts, undo_bytes }
     }
 }
 
@@ -248,8 +248,11 @@ pub fn record(
         digest: journal.digest.clone(),
         entries: journal.entries.clone(),
         notices: journal.notices.clone(),
+        // Blocks, not sizes: a sparse file takes what it holds.
+        bytes: touched.iter().filter_map(|t| t.kept.as_ref()).map(|kept| kept.stamp.blocks * 512).sum(),
         touched,
         lost: shelved.lost,
+        conflicts: outcome.conflicts.clone(),
     };
     record.entries.retain(|e| !outcome.conflicts.iter().any(|c| c.path == e.path));
     record.lost = record.lost.take().or_else(|| missing(journal, &record));

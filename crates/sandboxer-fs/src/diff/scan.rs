@@ -111,6 +111,10 @@ impl Walker<'_> {
 
     /// A directory that we may not look into: it differs by its mode at least, and nothing can be said of what it holds.
     fn unreadable(&mut self, path: &RelPath, id: Option<DirId>) -> Result<()> {
+        if id.is_none() {
+            // A new one was told of when it was met.
+            return Ok(());
+        }
         let base = id.map(|id| self.comparison.manifest.own(id)).transpose()?;
         let now = self.comparison.copy.stamp(path)?;
         self.found.candidates.push(Candidate { path: path.clone(), base, now });
