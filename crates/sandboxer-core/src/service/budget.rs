@@ -15,7 +15,7 @@ use serde_json::json;
 use super::lock::SandboxLock;
 use super::manager::{SandboxManager, new_operation};
 use super::park::{HISTORY, PARKED, home_of};
-use super::{KeptItem, Sandbox, Target, Workspace};
+use super::{KeptItem, Sandbox, SandboxState, Target, Workspace};
 use crate::model::{CheckpointId, OpId, Part, SandboxId};
 use crate::{Error, Result};
 
@@ -138,23 +138,34 @@ impl SandboxManager {
                 continue;
             }
             let why = if over { "state.max_size" } else { "state.min_free" };
-            if self.remove_kept(&item, held, why)? {
-                total = total.saturating_sub(item.bytes);
-            }
+            self.remove_kept(&item, held, why)?;
+            // Measured again: others may have kept or removed something meanwhile, and so may recovery.
+            total = self.kept_bytes()?;
         }
         Ok(())
     }
 
-    /// False where somebody is at work in that sandbox.
-    fn remove_kept(&self, item: &KeptItem, held: Option<&SandboxId>, why: &str) -> Result<bool> {
-        let Some(sandbox) = self.store.sandbox(&item.sandbox_id)? else { return Ok(false) };
-        let _lock = match held == Some(&sandbox.id) {
-            true => None,
-            false => match SandboxLock::try_acquire(&self.sandbox_dir(&sandbox.id))? {
-                Some(lock) => Some(lock),
-                None => return Ok(false),
-            },
-        };
+    fn kept_bytes(&self) -> Result<u64> {
+        Ok(self.store.kept()?.iter().map(|item| item.bytes).sum())
+    }
+
+    /// Does nothing where somebody is at work in that sandbox, or where the item may not go any more.
+    fn remove_kept(&self, item: &KeptItem, held: Option<&SandboxId>, why: &str) -> Result<()> {
+        let id = &item.sandbox_id;
+        if held == Some(id) {
+            return self.remove_locked(item, why);
+        }
+        let Some(_lock) = SandboxLock::try_acquire(&self.sandbox_dir(id))? else { return Ok(()) };
+        // Only here: what the holder of `held` has begun is still under way.
+        self.recover_operations(id)?;
+        let removed = self.remove_locked(item, why);
+        self.drop_dir_of_closed(id);
+        removed
+    }
+
+    /// Removes an item of a sandbox whose lock is held.
+    fn remove_locked(&self, item: &KeptItem, why: &str) -> Result<()> {
+        let Some(sandbox) = self.still_removable(item)? else { return Ok(()) };
         let told = describe(item, &sandbox);
         let summary = format!("removed {told} to keep within `{why}`");
         let operation = new_operation(
@@ -163,9 +174,7 @@ impl SandboxManager {
             json!({"kind": item.kind, "item": item.item, "bytes": item.bytes, "why": why}),
         );
         self.store.begin(&operation)?;
-        if let Err(error) = self.remove_content(item, &sandbox) {
-            return Err(self.log_failure(&operation, error));
-        }
+        self.remove_content(item, &sandbox).map_err(|error| self.log_failure(&operation, error))?;
         let details = operation.details.clone();
         self.store.end(&crate::store::OperationEnd {
             id: operation.id,
@@ -174,7 +183,23 @@ impl SandboxManager {
             details,
         })?;
         (self.parts.on_removal)(&summary);
-        Ok(true)
+        Ok(())
+    }
+
+    /// The sandbox of an item that is still kept and still may go. Until its lock was taken, somebody may have taken it
+    /// up again, pinned it or removed it.
+    fn still_removable(&self, item: &KeptItem) -> Result<Option<Sandbox>> {
+        let is_it =
+            |k: &KeptItem| (&k.sandbox_id, &k.kind, &k.item) == (&item.sandbox_id, &item.kind, &item.item);
+        if !self.store.kept()?.iter().any(|k| is_it(k) && !k.pinned) {
+            return Ok(None);
+        }
+        let goes_whole = [PARKED, HISTORY].contains(&item.kind.as_str());
+        let may_go = |sandbox: &Sandbox| match goes_whole {
+            true => sandbox.state == SandboxState::Parked,
+            false => sandbox.state == SandboxState::Parked || sandbox.state.is_open(),
+        };
+        Ok(self.store.sandbox(&item.sandbox_id)?.filter(may_go))
     }
 
     fn remove_content(&self, item: &KeptItem, sandbox: &Sandbox) -> Result<()> {

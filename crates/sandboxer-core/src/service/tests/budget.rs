@@ -153,3 +153,40 @@ fn the_report_says_where_the_space_is() {
     assert!(report.database > 0 && report.free > 0);
     assert_eq!(report.max_size, 20 << 30);
 }
+
+/// Parks changed work over a resource of that name.
+fn park(world: &World, name: &str) -> Sandbox {
+    let (manager, target) = world.over(&[&world.resource(name)]);
+    manager.write(&target, &path("a"), b"mine").unwrap();
+    manager.destroy(&target, Uncommitted::Park).unwrap();
+    manager.find_parked(name).unwrap()
+}
+
+#[test]
+fn what_is_taken_up_or_pinned_meanwhile_stays() {
+    let world = World::new();
+    let (_first, taken_up, pinned) = (park(&world, "x"), park(&world, "y"), park(&world, "z"));
+    let (other, id) = (world.manager(), pinned.id.clone());
+    world.script.meanwhile("cleanup x", move || {
+        other.unpark(&taken_up, None).unwrap();
+        other.pin_parked(&pinned, true).unwrap();
+    });
+    let small = manager_with(&world, 0, MinFree::Bytes(0));
+    small.gc(Uncommitted::Park, false).unwrap();
+    assert_eq!(kept(&small), [format!("parked {id}")]);
+    assert_eq!(small.read(&small.find("y").unwrap(), &path("a")).unwrap(), b"mine");
+    assert_eq!(world.removals().len(), 1);
+}
+
+#[test]
+fn what_was_begun_in_a_sandbox_is_put_right_before_anything_of_it_goes() {
+    let world = World::new();
+    let parked = park(&world, "x");
+    world.script.at("create", Fault::Die);
+    let manager = world.manager();
+    dies(|| manager.unpark(&parked, None));
+    let small = manager_with(&world, 0, MinFree::Bytes(0));
+    small.keep_within_budget(None, None).unwrap();
+    assert_eq!(last(&small, "unpark").0, "failed");
+    assert_eq!((kept(&small), world.leftovers()), (vec![], vec![]));
+}
