@@ -19,7 +19,7 @@ use serde::Deserialize;
 use super::descriptor::Descriptor;
 use super::lock::SandboxLock;
 use super::manager::{SandboxManager, explain};
-use super::{GcReport, Sandbox};
+use super::{GcReport, Sandbox, SandboxState};
 use crate::model::SandboxId;
 use crate::{Error, Result};
 
@@ -88,10 +88,10 @@ impl SandboxManager {
     fn in_use(&self, recovering: Option<&SandboxId>) -> Result<InUse> {
         let mut in_use =
             InUse { directories: HashSet::new(), inodes: HashSet::new(), in_the_making: HashSet::new() };
-        self.store.parked()?.iter().for_each(|sandbox| in_use.add(sandbox));
-        for sandbox in self.store.sandboxes(false)? {
+        for sandbox in self.store.present()? {
             in_use.add(&sandbox);
-            if !sandbox.state.is_open() && recovering != Some(&sandbox.id) {
+            let is_whole = sandbox.state.is_open() || sandbox.state == SandboxState::Parked;
+            if !is_whole && recovering != Some(&sandbox.id) {
                 let of = |w: &super::Workspace| (sandbox.plan_id.to_string(), w.resource.id.to_string());
                 in_use.in_the_making.extend(sandbox.workspaces.iter().map(of));
             }

@@ -46,6 +46,12 @@ impl Store {
         self.read("list the sandboxes", |c| select(c, if all { "1" } else { LIVE }, []))
     }
 
+    /// All that are not gone, live or parked, newest first: in one look, for what goes from one to the other meanwhile
+    /// would be in neither of two.
+    pub fn present(&self) -> Result<Vec<Sandbox>> {
+        self.read("list what is there", |c| select(c, "s.state NOT IN ('destroyed', 'failed')", []))
+    }
+
     /// Parked sandboxes, newest first.
     pub fn parked(&self) -> Result<Vec<Sandbox>> {
         self.read("list what is parked", |c| select(c, "s.state = 'parked'", []))

@@ -150,3 +150,18 @@ fn what_cannot_be_removed_or_listed_is_reported() {
     fs::create_dir(world.home().join("scratch-roots")).unwrap();
     assert!(matches!(manager.gc(Uncommitted::Park, false), Err(Error::Io { step: "read", .. })));
 }
+
+#[test]
+fn live_and_parked_workspaces_are_in_use_and_a_parked_one_is_not_in_the_making() {
+    let world = World::new();
+    let (manager, parked) = world.one();
+    manager.write(&parked, &path("a"), b"mine").unwrap();
+    manager.destroy(&parked, Uncommitted::Park).unwrap();
+    let (_, live) = world.two();
+    let (_, gone) = world.one();
+    manager.destroy(&gone, Uncommitted::Discard).unwrap();
+    let present: Vec<_> = manager.store.present().unwrap().into_iter().map(|s| s.id).collect();
+    assert_eq!(present, [live.sandbox.id, parked.sandbox.id]);
+    let ownerless = ws(&world.home().join("scratch"), "ws_ownerless", None);
+    assert_eq!(manager.gc(Uncommitted::Park, false).unwrap().removed, [ownerless]);
+}
