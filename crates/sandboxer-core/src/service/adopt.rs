@@ -6,8 +6,8 @@ use super::lock::SandboxLock;
 use super::manager::SandboxManager;
 use super::orphans::subdirectories;
 use super::{Sandbox, SandboxState, Workspace};
-use crate::Result;
 use crate::model::Phase;
+use crate::{Error, Result};
 
 impl SandboxManager {
     /// Registers every sandbox found by its descriptor that the store lacks, the oldest first, and returns those. One
@@ -52,14 +52,30 @@ impl SandboxManager {
         Ok(found)
     }
 
-    /// The lost store may have held an unfinished commit. What its strategies can roll forward is rolled forward.
+    /// The lost store may have held an unfinished commit. What was only prepared was perhaps never approved, and is
+    /// forgotten; what was decided refuses to be, and is rolled forward, as are the workspaces after it: they are
+    /// finished in order, so what they have prepared was decided with it.
     fn finish_interrupted(&self, sandbox: &Sandbox) -> Result<()> {
+        let mut decided = false;
         for workspace in &sandbox.workspaces {
-            if self.capabilities_of(workspace).is_ok_and(|can| can.two_phase) {
+            if !self.capabilities_of(workspace).is_ok_and(|can| can.two_phase) {
+                continue;
+            }
+            decided = decided || self.is_decided(workspace)?;
+            if decided {
                 self.commit_phase(workspace, Phase::Finish)?;
             }
         }
         Ok(())
+    }
+
+    /// Forgets what a workspace has prepared, unless that is decided.
+    fn is_decided(&self, workspace: &Workspace) -> Result<bool> {
+        match self.commit_phase(workspace, Phase::Abort) {
+            Ok(_) => Ok(false),
+            Err(error) if matches!(error.root(), Error::Refused { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -82,6 +82,35 @@ fn a_commit_whose_journal_was_published_is_finished() {
 }
 
 #[test]
+fn a_commit_that_was_only_prepared_is_forgotten() {
+    let world = World::new();
+    let (manager, target) = world.two();
+    change_all(&manager, &target);
+    world.script.at("commit.prepared y", Fault::Die);
+    dies(|| manager.commit(&target, &CommitRequest::default(), &CommitRules::default()));
+    drop(manager);
+    lose_database(&world);
+    let manager = world.manager();
+    manager.adopt().unwrap();
+    assert_eq!((world.content("x").as_str(), world.content("y").as_str()), ("old", "old"));
+    let found = manager.find(target.sandbox.id.as_str()).unwrap();
+    assert!(manager.diff(&found, &[]).unwrap().workspaces.iter().all(|w| w.entries.len() == 1));
+}
+
+#[test]
+fn a_commit_of_several_that_was_decided_is_finished_in_all() {
+    let world = World::new();
+    let (manager, target) = world.two();
+    change_all(&manager, &target);
+    world.script.at("commit.apply x", Fault::Die);
+    dies(|| manager.commit(&target, &CommitRequest::default(), &CommitRules::default()));
+    drop(manager);
+    lose_database(&world);
+    world.manager().adopt().unwrap();
+    assert_eq!((world.content("x").as_str(), world.content("y").as_str()), ("new", "new"));
+}
+
+#[test]
 fn a_sandbox_that_somebody_holds_is_passed_over() {
     let world = World::new();
     let (manager, target) = world.one();
