@@ -1,10 +1,12 @@
 //! Sandboxes that are on disk and not in the store, because the database was lost: registered again from the
 //! descriptors beside them.
 
+use super::budget::disk_use;
 use super::descriptor::Descriptor;
 use super::lock::SandboxLock;
 use super::manager::SandboxManager;
 use super::orphans::subdirectories;
+use super::park::home_of;
 use super::{Sandbox, SandboxState, Workspace};
 use crate::model::Phase;
 use crate::{Error, Result};
@@ -19,7 +21,8 @@ impl SandboxManager {
         for descriptor in found {
             let directory = self.sandbox_dir(&descriptor.sandbox.id);
             let Some(_lock) = SandboxLock::try_acquire(&directory)? else { continue };
-            if let Some(sandbox) = self.store.adopt(&descriptor.sandbox, &descriptor.checkpoints)? {
+            let bytes = descriptor.sandbox.workspaces.iter().filter_map(home_of).map(disk_use).sum();
+            if let Some(sandbox) = self.store.adopt(&descriptor.sandbox, &descriptor.checkpoints, bytes)? {
                 Descriptor { sandbox: sandbox.clone(), ..descriptor }.write(&directory)?;
                 if sandbox.state.is_open() {
                     self.finish_interrupted(&sandbox)?;

@@ -149,18 +149,28 @@ impl Store {
         })
     }
 
-    /// Registers a sandbox found on disk, under a free name. `None` where the store has it already.
-    pub fn adopt(&self, found: &Sandbox, checkpoints: &[CheckpointRecord]) -> Result<Option<Sandbox>> {
+    /// Registers a sandbox found on disk, which takes `bytes` there, under a free name. `None` where the store has it
+    /// already. One that is parked takes no plan's place, and is on record as work: nobody can tell any more.
+    pub fn adopt(
+        &self,
+        found: &Sandbox,
+        checkpoints: &[CheckpointRecord],
+        bytes: u64,
+    ) -> Result<Option<Sandbox>> {
         self.write("adopt a sandbox", |t| {
             if !select(t, "s.id = ?1", [found.id.as_str()])?.is_empty() {
                 return Ok(None);
             }
             let mut adopted = found.clone();
             adopted.name = free_name(t, &found.name)?;
-            if is_plan_taken(t, found)? {
+            let is_parked = found.state == SandboxState::Parked;
+            if !is_parked && is_plan_taken(t, found)? {
                 adopted.plan_id = PlanId::generate();
             }
             insert(t, &adopted, &adopted.name)?;
+            if is_parked {
+                kept::insert(t, &found.id, "parked", found.id.as_str(), bytes)?;
+            }
             checkpoints.iter().try_for_each(|record| checkpoints::insert(t, &found.id, record))?;
             Ok(Some(adopted))
         })
@@ -293,8 +303,8 @@ fn insert_workspace(
     w: &Workspace,
 ) -> rusqlite::Result<()> {
     let sql = "INSERT INTO workspaces
-               (sandbox_id, position, name, plan_id, resource_id, resource, requested_strategy, reason, ref)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+               (sandbox_id, position, name, plan_id, resource_id, resource, requested_strategy, reason, ref, live)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
     let values = params![
         of.id.as_str(),
         position as i64,
@@ -305,6 +315,7 @@ fn insert_workspace(
         w.requested_strategy,
         w.reason,
         to_json(&w.sandbox_ref)?,
+        of.state != SandboxState::Parked,
     ];
     t.prepare_cached(sql)?.execute(values).map(drop)
 }

@@ -118,3 +118,26 @@ fn a_sandbox_that_somebody_holds_is_passed_over() {
     lose_database(&world);
     assert_eq!(world.manager().adopt().unwrap(), []);
 }
+
+#[test]
+fn a_parked_sandbox_comes_back_parked_and_takes_nobodys_place() {
+    let world = World::new();
+    let x = world.resource("x");
+    let manager = world.manager();
+    let lost = manager.get_or_create_sandbox(&with_plan("p", &[&x])).unwrap().sandbox;
+    let target = manager.find("x").unwrap();
+    manager.write(&target, &path("a"), b"mine").unwrap();
+    manager.destroy(&target, Uncommitted::Park).unwrap();
+    let bytes = manager.parked().unwrap()[0].bytes;
+    drop(manager);
+    lose_database(&world);
+    let manager = world.manager();
+    manager.adopt().unwrap();
+    let parked = manager.parked().unwrap();
+    assert_eq!((parked[0].sandbox.id.clone(), parked[0].bytes), (lost.id.clone(), bytes));
+    assert_eq!(manager.disk_report().unwrap().kept.len(), 1);
+    let new = manager.get_or_create_sandbox(&with_plan("p", &[&x])).unwrap();
+    assert!(new.created && new.sandbox.id != lost.id);
+    manager.unpark(&parked[0].sandbox, None).unwrap();
+    assert_eq!(manager.read(&manager.find("x-2").unwrap(), &path("a")).unwrap(), b"mine");
+}
