@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::descriptor::{Descriptor, sync_directory};
 use super::lock::SandboxLock;
 use super::manager::{SandboxManager, failure, in_workspace, new_operation};
+use super::park::BRING_BACK;
 use super::{CreateRequest, Created, Input, Operation, Sandbox, SandboxState, Workspace, names};
 use crate::model::{PlanId, Resource, SandboxId, SandboxRef};
 use crate::resolve::choose_strategy;
@@ -49,6 +50,7 @@ impl SandboxManager {
         resources: Vec<(Option<String>, Resource)>,
     ) -> Result<Created> {
         let naming = check_request(request, &resources)?;
+        refuse_bringing_back(&resources)?;
         refuse_own_state(&self.parts.home, &resources)?;
         let wanted = self.design(request, resources)?;
         for workspace in &wanted.workspaces {
@@ -289,6 +291,17 @@ fn refuse_nested(resources: &[(Option<String>, Resource)]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Only taking up what is parked names the workspace to bring back: from a caller, it would be anybody's.
+fn refuse_bringing_back(resources: &[(Option<String>, Resource)]) -> Result<()> {
+    match resources.iter().find(|(_, resource)| resource.properties.contains_key(BRING_BACK)) {
+        None => Ok(()),
+        Some((_, resource)) => Err(Error::Usage {
+            message: format!("the option {BRING_BACK:?} of {} cannot be given", resource.location),
+            hint: Some("take up a parked sandbox with `sandbox unpark`".to_owned()),
+        }),
+    }
 }
 
 /// A sandbox of the state directory would hold itself, and its commit would write over the state of all others.

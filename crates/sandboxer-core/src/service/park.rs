@@ -21,6 +21,8 @@ use crate::{Error, Result};
 
 /// Parked work.
 pub(super) const PARKED: &str = "parked";
+/// The property of a resource that has a strategy bring a parked workspace back instead of making one.
+pub(super) const BRING_BACK: &str = "parked";
 /// A parked sandbox without work, kept for what takes its commits back.
 pub(super) const HISTORY: &str = "history";
 
@@ -200,7 +202,7 @@ impl SandboxManager {
             return Ok(workspace.sandbox_ref.clone());
         };
         let mut resource = workspace.resource.clone();
-        resource.properties.insert("parked".to_owned(), json!(home));
+        resource.properties.insert(BRING_BACK.to_owned(), json!(home));
         self.strategy_of(workspace)?.create(&sandbox.plan_id, &resource)
     }
 }

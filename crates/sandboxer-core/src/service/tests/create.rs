@@ -315,3 +315,19 @@ fn the_state_directory_and_what_lies_in_it_are_no_resources() {
     assert_eq!(world.leftovers(), before);
     assert_eq!(manager.list(true).unwrap().len(), 1);
 }
+
+#[test]
+fn a_caller_cannot_have_a_parked_workspace_brought_back() {
+    let world = World::new();
+    let x = world.resource("x");
+    let manager = world.manager();
+    let mut request = request(&[&x]);
+    request.inputs[0].properties.insert("parked".to_owned(), "/somebody/elses".into());
+    assert!(matches!(manager.get_or_create_sandbox(&request), Err(Error::Usage { .. })));
+    let mut resource = crate::model::Resource::at_path("fs-directory", &x);
+    resource.properties.insert("parked".to_owned(), "/somebody/elses".into());
+    let handler = manager.handler("fs-directory").unwrap();
+    let refused = handler.create_sandbox(&PlanId::from_string("p"), &resource);
+    assert!(matches!(refused, Err(Error::Usage { .. })));
+    assert!(manager.list(true).unwrap().is_empty());
+}
