@@ -52,7 +52,17 @@ impl SandboxManager {
     /// Takes a commit back, where nothing has changed on top of it since; its changes are pending again.
     pub fn undo(&self, operation: &Operation) -> Result<Undone> {
         check_undoable(operation)?;
-        self.take_up_if_parked(operation)?;
+        let taken_up = self.take_up_if_parked(operation)?;
+        self.undo_open(operation).inspect_err(|_| {
+            if let Some((parked, pinned)) = &taken_up {
+                // The failure of the undo matters more than one of putting it away.
+                let _ = self.put_back(parked, *pinned);
+            }
+        })
+    }
+
+    /// The same where the sandbox is open.
+    fn undo_open(&self, operation: &Operation) -> Result<Undone> {
         let target = self.target_of_operation(operation)?;
         self.permit_on(&target, "undo")?;
         let (_lock, target) = self.lock_open(&target)?;
@@ -80,13 +90,22 @@ impl SandboxManager {
         Ok(Undone { sandbox: target.sandbox, operation, commit })
     }
 
-    /// What takes a commit back outlives the sandbox's use: a parked one is taken up again.
-    fn take_up_if_parked(&self, operation: &Operation) -> Result<()> {
+    /// What takes a commit back outlives the sandbox's use: a parked one is taken up again. Returns it as it was, and
+    /// whether it was pinned.
+    fn take_up_if_parked(&self, operation: &Operation) -> Result<Option<(Sandbox, bool)>> {
         let sandbox = self.store.sandbox(&operation.sandbox_id)?;
-        match sandbox.filter(|s| s.state == SandboxState::Parked) {
-            Some(parked) => self.unpark(&parked, None).map(drop),
-            None => Ok(()),
-        }
+        let Some(parked) = sandbox.filter(|s| s.state == SandboxState::Parked) else { return Ok(None) };
+        let pinned = self.store.kept()?.iter().any(|k| k.item == parked.id.as_str() && k.pinned);
+        self.unpark(&parked, None)?;
+        Ok(Some((parked, pinned)))
+    }
+
+    /// Parks again what was taken up for an undo that came to nothing.
+    fn put_back(&self, sandbox: &Sandbox, pinned: bool) -> Result<()> {
+        let target = Target { sandbox: sandbox.clone(), workspaces: sandbox.workspaces.clone() };
+        let (_lock, target) = self.lock_open(&target)?;
+        self.park_locked(&target, self.pending(&target), "an undo came to nothing")?;
+        self.pin_parked(sandbox, pinned)
     }
 
     /// The commit that taking `operation` back makes again: where it is the undo of one, or of what made one again.

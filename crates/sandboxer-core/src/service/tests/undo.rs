@@ -121,3 +121,20 @@ fn operations_are_found_by_a_unique_beginning() {
     assert!(matches!(manager.find_operation("op_zzzzzzzz"), Err(Error::NotFound { .. })));
     assert!(manager.patches_of(&committed).unwrap().is_empty());
 }
+
+#[test]
+fn an_undo_that_comes_to_nothing_leaves_a_parked_sandbox_parked() {
+    let world = World::new();
+    let (manager, target) = world.one();
+    change_all(&manager, &target);
+    let committed = commit(&manager, &target);
+    manager.put_away(&target, "done").unwrap();
+    manager.pin_parked(&target.sandbox, true).unwrap();
+    std::fs::write(world.temp.path().join("res/proj/a"), "edited").unwrap();
+    assert!(matches!(manager.undo(&committed), Err(Error::Conflict { .. })));
+    let parked = manager.parked().unwrap();
+    assert!(manager.list(false).unwrap().is_empty() && parked.len() == 1 && parked[0].pinned);
+    std::fs::write(world.temp.path().join("res/proj/a"), "new").unwrap();
+    manager.undo(&committed).unwrap();
+    assert_eq!((world.content("proj").as_str(), manager.parked().unwrap().len()), ("old", 0));
+}
