@@ -98,9 +98,10 @@ impl SandboxManager {
         }
     }
 
-    /// Makes sure that there is room for something new beside `places`; refuses where there is none.
+    /// Makes sure that there is room for something new beside `places`; refuses where there is none. Parked work does not
+    /// go for it.
     pub(super) fn make_room(&self, held: &SandboxId, places: &[PathBuf], what: &str) -> Result<()> {
-        self.keep_within_budget(Some(held), None)?;
+        self.prune(Some(held), &is_work)?;
         for place in places {
             let (free, floor) = self.room(place);
             if free < floor {
@@ -117,28 +118,29 @@ impl SandboxManager {
     }
 
     /// Removes what is kept, oldest first, until the budgets are met or nothing is left that may go. `held` is the sandbox
-    /// whose lock the caller holds; `spared` is not removed.
-    pub(super) fn keep_within_budget(
-        &self,
-        held: Option<&SandboxId>,
-        spared: Option<(&str, &str)>,
-    ) -> Result<()> {
-        let kept = self.store.kept()?;
-        let mut total: u64 = kept.iter().map(|item| item.bytes).sum();
-        for item in kept.into_iter().filter(|item| !item.pinned) {
-            let over = total > self.parts.settings.max_size;
+    /// whose lock the caller holds.
+    pub(super) fn keep_within_budget(&self, held: Option<&SandboxId>) -> Result<()> {
+        self.prune(held, &|_| false)
+    }
+
+    /// The same, but for what is spared.
+    fn prune(&self, held: Option<&SandboxId>, is_spared: &dyn Fn(&KeptItem) -> bool) -> Result<()> {
+        let mut kept = self.store.kept()?;
+        let max_size = self.parts.settings.max_size;
+        put_hopeless_first(&mut kept, max_size);
+        let mut total = bytes_of(kept.iter());
+        for item in kept.iter().filter(|item| !item.pinned && !is_spared(item)) {
+            let over = total > max_size;
             let (free, floor) = self.room(&self.parts.home);
             if !over && free >= floor {
                 break;
             }
-            let is_spared = spared == Some((item.kind.as_str(), item.item.as_str()));
             // What is being parked at this moment is not what makes room for itself.
-            let is_own_parking = item.item == item.sandbox_id.as_str() && held == Some(&item.sandbox_id);
-            if is_spared || is_own_parking {
+            if item.item == item.sandbox_id.as_str() && held == Some(&item.sandbox_id) {
                 continue;
             }
             let why = if over { "state.max_size" } else { "state.min_free" };
-            self.remove_kept(&item, held, why)?;
+            self.remove_kept(item, held, why)?;
             // Measured again: others may have kept or removed something meanwhile, and so may recovery.
             total = self.kept_bytes()?;
         }
@@ -146,7 +148,7 @@ impl SandboxManager {
     }
 
     fn kept_bytes(&self) -> Result<u64> {
-        Ok(self.store.kept()?.iter().map(|item| item.bytes).sum())
+        Ok(bytes_of(self.store.kept()?.iter()))
     }
 
     /// Does nothing where somebody is at work in that sandbox, or where the item may not go any more.
@@ -225,6 +227,20 @@ impl SandboxManager {
         Ok(())
     }
 
+    /// Whether a new checkpoint fits once others have gone for it. Where it cannot, none go; parked work never does.
+    fn makes_room_for(&self, target: &Target, id: &CheckpointId) -> Result<bool> {
+        let (sandbox_id, max_size) = (&target.sandbox.id, self.parts.settings.max_size);
+        let is_new = |item: &KeptItem| {
+            item.kind == "checkpoint" && item.item == id.as_str() && item.sandbox_id == *sandbox_id
+        };
+        let stays = |item: &&KeptItem| item.pinned || is_work(item) || is_new(item);
+        if bytes_of(self.store.kept()?.iter().filter(stays)) > max_size {
+            return Ok(false);
+        }
+        self.prune(Some(sandbox_id), &|item| is_work(item) || is_new(item))?;
+        Ok(self.kept_bytes()? <= max_size)
+    }
+
     /// Puts a new checkpoint on record; one that does not fit is taken back.
     pub(super) fn account_checkpoint(&self, target: &Target, id: &CheckpointId) -> Result<()> {
         let all: u64 = checkpoint_places(target).iter().map(|path| disk_use(path)).sum();
@@ -233,9 +249,7 @@ impl SandboxManager {
         let others: u64 = kept.iter().filter(is_other).map(|item| item.bytes).sum();
         let bytes = all.saturating_sub(others);
         self.store.keep(&target.sandbox.id, "checkpoint", id.as_str(), bytes)?;
-        self.keep_within_budget(Some(&target.sandbox.id), Some(("checkpoint", id.as_str())))?;
-        let total: u64 = self.store.kept()?.iter().map(|item| item.bytes).sum();
-        if total <= self.parts.settings.max_size {
+        if self.makes_room_for(target, id)? {
             return Ok(());
         }
         let item = KeptItem {
@@ -260,6 +274,23 @@ impl SandboxManager {
 /// Where a target's checkpoints are kept, as far as that is a place of their own.
 pub(super) fn checkpoint_places(target: &Target) -> Vec<PathBuf> {
     target.workspaces.iter().filter_map(home_of).map(|home| home.join("checkpoints")).collect()
+}
+
+fn bytes_of<'a>(items: impl Iterator<Item = &'a KeptItem>) -> u64 {
+    items.map(|item| item.bytes).sum()
+}
+
+/// Whether an item is the only copy of somebody's work.
+fn is_work(item: &KeptItem) -> bool {
+    item.kind == PARKED
+}
+
+/// What does not fit beside that which goes last or not at all has to go whatever else does: first, so that nothing goes
+/// in vain.
+fn put_hopeless_first(kept: &mut [KeptItem], max_size: u64) {
+    let stays = |item: &KeptItem| item.pinned || is_work(item);
+    let lasting = bytes_of(kept.iter().filter(|item| stays(item)));
+    kept.sort_by_key(|item| stays(item) || item.bytes.saturating_add(lasting) <= max_size);
 }
 
 fn describe(item: &KeptItem, sandbox: &Sandbox) -> String {

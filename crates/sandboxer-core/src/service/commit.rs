@@ -266,7 +266,7 @@ impl SandboxManager {
     ) -> Result<TargetCommit> {
         self.end_logged(operation, &commit_end(operation, "done", &digest, &workspaces))?;
         // The commit stands, whatever comes of making room.
-        let _ = self.keep_within_budget(Some(&operation.sandbox_id), None);
+        let _ = self.keep_within_budget(Some(&operation.sandbox_id));
         if !self.is_undo_kept(&operation.id) {
             workspaces.iter_mut().for_each(|(_, result)| result.undo_bytes = None);
         }

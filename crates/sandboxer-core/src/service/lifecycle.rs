@@ -167,7 +167,7 @@ impl SandboxManager {
         let mut report = self.end_expired(uncommitted, dry_run)?;
         self.remove_orphans(None, dry_run, &mut report)?;
         if !dry_run {
-            self.keep_within_budget(None, None)?;
+            self.keep_within_budget(None)?;
         }
         Ok(report)
     }

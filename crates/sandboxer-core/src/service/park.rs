@@ -121,7 +121,7 @@ impl SandboxManager {
             bytes,
             &OperationEnd { id: operation.id.clone(), state: "done", summary, details },
         )?;
-        self.keep_within_budget(Some(&parked.id), None)
+        self.keep_within_budget(Some(&parked.id))
     }
 
     /// Removes what can be made again. What cannot be slimmed now is kept as it stands: work is worth more than room.

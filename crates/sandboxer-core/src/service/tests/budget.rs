@@ -186,7 +186,41 @@ fn what_was_begun_in_a_sandbox_is_put_right_before_anything_of_it_goes() {
     let manager = world.manager();
     dies(|| manager.unpark(&parked, None));
     let small = manager_with(&world, 0, MinFree::Bytes(0));
-    small.keep_within_budget(None, None).unwrap();
+    small.keep_within_budget(None).unwrap();
     assert_eq!(last(&small, "unpark").0, "failed");
     assert_eq!((kept(&small), world.leftovers()), (vec![], vec![]));
+}
+
+#[test]
+fn a_checkpoint_costs_nobody_their_parked_work() {
+    let world = World::new();
+    park(&world, "x");
+    let (manager, target) = world.one();
+    let done = commit(&manager, &target, "one");
+    let report = manager.disk_report().unwrap();
+    let before = kept(&manager);
+    // Beside the parked work, there is no room for a checkpoint, whatever else goes.
+    let manager = manager_with(&world, report.kept_bytes + 1, MinFree::Bytes(0));
+    let refused = manager.checkpoint(&target, None).unwrap_err();
+    assert!(matches!(refused, Error::Refused { .. }), "{refused:?}");
+    assert_eq!((kept(&manager), world.removals()), (before, vec![]));
+    assert!(manager.checkpoints(&target).unwrap().is_empty());
+    let full = manager_with(&world, u64::MAX, MinFree::Percent(100));
+    full.checkpoint(&target, None).unwrap_err();
+    assert_eq!(full.parked().unwrap().len(), 1);
+    assert!(matches!(full.undo(&done), Err(Error::Refused { .. })), "this may go to make room");
+}
+
+#[test]
+fn what_cannot_fit_goes_before_what_is_older() {
+    let world = World::new();
+    let (manager, target) = world.one();
+    let (_, other) = world.two();
+    let first = commit(&manager, &target, "one");
+    change_all(&manager, &other);
+    // That of two workspaces takes 14 bytes.
+    let small = manager_with(&world, 13, MinFree::Bytes(0));
+    small.commit(&other, &CommitRequest::default(), &CommitRules::default()).unwrap();
+    assert_eq!(kept(&small), [format!("undo {}", first.id)]);
+    assert_eq!(world.removals().len(), 1);
 }
