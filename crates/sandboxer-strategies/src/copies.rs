@@ -11,6 +11,7 @@ use sandboxer_core::model::{
 };
 use sandboxer_core::registry::{StrategyContext, StrategyOptions};
 use sandboxer_core::{Error, Result};
+use sandboxer_fs::checkpoint::Checkpoints;
 use sandboxer_fs::commit::CommitFiles;
 use sandboxer_fs::filter::Patterns;
 use sandboxer_fs::lock::ResourceLock;
@@ -108,7 +109,10 @@ impl CopyStrategy {
             Part::Undo(operation) => {
                 sandboxer_fs::commit::forget_undo(&CommitFiles::new(&home_of(sandbox)?), operation)
             }
-            Part::Checkpoint(id) => self.open(sandbox)?.drop_checkpoint(id.as_str()),
+            // Not by way of the workspace: it cannot be opened where the original is gone.
+            Part::Checkpoint(id) => {
+                Checkpoints::new(&home_of(sandbox)?.join("checkpoints")).drop(id.as_str())
+            }
             Part::Unchanged => {
                 Workspace::settle_unparking(&home_of(sandbox)?)?;
                 self.open(sandbox)?.park().map(drop)

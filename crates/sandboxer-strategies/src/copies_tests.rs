@@ -371,3 +371,16 @@ fn what_cannot_come_back_is_named() {
         "done: 3 entries changed back; a is gone from the original and stays away (2 more like it)"
     );
 }
+
+#[test]
+fn a_checkpoint_goes_also_where_the_original_is_gone() {
+    let world = World::new();
+    let strategy = world.strategy();
+    let sandbox = world.changed(&*strategy);
+    let id = CheckpointId::from_string("cp-1");
+    let kept = strategy.checkpoint(&sandbox, &id).unwrap().unwrap();
+    assert!(kept.exists());
+    fs::remove_dir_all(world.at("")).unwrap();
+    strategy.cleanup(&sandbox.clone().for_part(&Part::Checkpoint(id))).unwrap();
+    assert!(!kept.exists());
+}

@@ -140,7 +140,10 @@ impl SandboxManager {
                 continue;
             }
             let why = if over { "state.max_size" } else { "state.min_free" };
-            self.remove_kept(item, held, why)?;
+            // What cannot go now is logged, and does not keep the rest from going.
+            if let Err(Error::Cancelled) = self.remove_kept(item, held, why) {
+                return Err(Error::Cancelled);
+            }
             // Measured again: others may have kept or removed something meanwhile, and so may recovery.
             total = self.kept_bytes()?;
         }

@@ -121,7 +121,9 @@ impl SandboxManager {
             bytes,
             &OperationEnd { id: operation.id.clone(), state: "done", summary, details },
         )?;
-        self.keep_within_budget(Some(&parked.id))
+        // It is parked, whatever comes of making room.
+        let _ = self.keep_within_budget(Some(&parked.id));
+        Ok(())
     }
 
     /// Removes what can be made again. What cannot be slimmed now is kept as it stands: work is worth more than room.

@@ -224,3 +224,24 @@ fn what_cannot_fit_goes_before_what_is_older() {
     assert_eq!(kept(&small), [format!("undo {}", first.id)]);
     assert_eq!(world.removals().len(), 1);
 }
+
+#[test]
+fn what_cannot_go_does_not_keep_the_rest_from_going() {
+    let world = World::new();
+    let (manager, stuck) = world.over(&[&world.resource("x")]);
+    let (_, other) = world.over(&[&world.resource("y")]);
+    let first = commit(&manager, &stuck, "one");
+    commit(&manager, &other, "one");
+    world.script.at("drop x", Fault::AlwaysFail);
+    let small = manager_with(&world, 0, MinFree::Bytes(0));
+    small.gc(Uncommitted::Park, false).unwrap();
+    assert_eq!(kept(&small), [format!("undo {}", first.id)]);
+    let drops: Vec<_> = small.log(None, 100).unwrap().into_iter().filter(|op| op.kind == "drop").collect();
+    let states: Vec<_> = drops.iter().map(|op| op.state.as_str()).collect();
+    assert_eq!(states, ["done", "failed"], "newest first");
+    small.write(&other, &path("a"), b"mine").unwrap();
+    assert_eq!(small.destroy(&other, Uncommitted::Park).unwrap(), Ended::Parked { changes: 1 });
+    world.script.calm();
+    small.gc(Uncommitted::Park, false).unwrap();
+    assert!(kept(&small).is_empty());
+}

@@ -407,8 +407,12 @@ impl SandboxStrategy for Fake {
     fn cleanup(&self, sandbox: &SandboxRef) -> Result<()> {
         let places = Places::new(sandbox);
         match sandbox.part()? {
-            Some(Part::Undo(operation)) => drop(fs::remove_dir_all(places.undo(&operation))),
+            Some(Part::Undo(operation)) => {
+                self.pass("drop", &places)?;
+                drop(fs::remove_dir_all(places.undo(&operation)));
+            }
             Some(Part::Checkpoint(id)) => {
+                self.pass("drop", &places)?;
                 drop(fs::remove_dir_all(places.dir.join("checkpoints").join(id.as_str())));
             }
             Some(Part::Unchanged) => {
