@@ -1,10 +1,10 @@
 //! Room: what is kept of the past is bounded, and goes oldest first.
 //!
 //! Undo data, checkpoints and parked work are on record with their size and age. Whenever something is added, the record is weighed
-//! against `state.max_size`, and the filesystem against `state.min_free`. What has to go is logged as an operation of its own and
+//! against `state.max_size`, and the filesystem that holds it against `state.min_free`. What has to go is logged as an operation of its own and
 //! told to whoever caused it. Undo data and checkpoints go before parked work, which is the only copy of somebody's work; what is pinned stays.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -128,12 +128,11 @@ impl SandboxManager {
         let mut kept = self.store.kept()?;
         let max_size = self.parts.settings.max_size;
         put_hopeless_first(&mut kept, max_size);
-        let mut total = bytes_of(kept.iter());
+        let (mut total, mut homes) = (bytes_of(kept.iter()), HashMap::new());
         for item in kept.iter().filter(|item| !item.pinned && !is_spared(item)) {
             let over = total > max_size;
-            let (free, floor) = self.room(&self.parts.home);
-            if !over && free >= floor {
-                break;
+            if !over && !self.is_short(item, &mut homes)? {
+                continue;
             }
             // What is being parked at this moment is not what makes room for itself.
             if item.item == item.sandbox_id.as_str() && held == Some(&item.sandbox_id) {
@@ -148,6 +147,21 @@ impl SandboxManager {
             total = self.kept_bytes()?;
         }
         Ok(())
+    }
+
+    /// Whether an item lies on a filesystem that is short of room: elsewhere, removing it would help nobody.
+    fn is_short(&self, item: &KeptItem, homes: &mut HashMap<SandboxId, Vec<PathBuf>>) -> Result<bool> {
+        if !homes.contains_key(&item.sandbox_id) {
+            let sandbox = self.store.sandbox(&item.sandbox_id)?;
+            let workspaces = sandbox.map(|sandbox| sandbox.workspaces).unwrap_or_default();
+            let places = workspaces.iter().filter_map(home_of).map(Path::to_path_buf).collect();
+            homes.insert(item.sandbox_id.clone(), places);
+        }
+        let mut places = homes.get(&item.sandbox_id).into_iter().flatten();
+        Ok(places.any(|place| {
+            let (free, floor) = self.room(place);
+            free < floor
+        }))
     }
 
     fn kept_bytes(&self) -> Result<u64> {

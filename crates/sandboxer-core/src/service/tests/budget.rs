@@ -245,3 +245,26 @@ fn what_cannot_go_does_not_keep_the_rest_from_going() {
     small.gc(Uncommitted::Park, false).unwrap();
     assert!(kept(&small).is_empty());
 }
+
+fn free_at(path: &Path) -> u64 {
+    let found = rustix::fs::statvfs(path).unwrap();
+    found.f_bavail * found.f_frsize
+}
+
+#[test]
+fn a_filesystem_that_is_short_costs_nothing_on_another() {
+    let world = World::new();
+    // Another filesystem, where there is one with clearly more or less room.
+    let Ok(elsewhere) = tempfile::tempdir_in("/dev/shm") else { return };
+    let (here, there) = (free_at(world.temp.path()), free_at(elsewhere.path()));
+    if here.abs_diff(there) < 64 << 20 {
+        return;
+    }
+    let near = park(&world, "x");
+    *world.script.scratch.lock().unwrap() = Some(elsewhere.path().to_path_buf());
+    let far = park(&world, "y");
+    let manager = manager_with(&world, u64::MAX, MinFree::Bytes(here.midpoint(there)));
+    manager.gc(Uncommitted::Park, false).unwrap();
+    let stays = if here < there { far } else { near };
+    assert_eq!(kept(&manager), [format!("parked {}", stays.id)]);
+}
