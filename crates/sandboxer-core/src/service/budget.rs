@@ -225,13 +225,40 @@ impl SandboxManager {
         match item.kind.as_str() {
             PARKED | HISTORY => return self.discard_locked(sandbox),
             "checkpoint" => {
-                let id = CheckpointId::from_string(item.item.as_str());
-                self.store.remove_checkpoints(&sandbox.id, std::slice::from_ref(&id))?;
-                self.drop_part(&sandbox.workspaces, &Part::Checkpoint(id))?;
+                return self.drop_checkpoint(sandbox, &CheckpointId::from_string(item.item.as_str()));
             }
             _ => self.drop_part(&sandbox.workspaces, &Part::Undo(OpId::from_string(item.item.as_str())))?,
         }
         self.store.forget(&sandbox.id, &item.kind, &item.item)
+    }
+
+    fn drop_checkpoint(&self, sandbox: &Sandbox, id: &CheckpointId) -> Result<()> {
+        self.store.remove_checkpoints(&sandbox.id, std::slice::from_ref(id))?;
+        self.drop_part(&sandbox.workspaces, &Part::Checkpoint(id.clone()))?;
+        self.store.forget(&sandbox.id, "checkpoint", id.as_str())?;
+        self.settle_checkpoints(sandbox).map(drop)
+    }
+
+    /// Measures the checkpoints of a sandbox and writes down what each takes, so that together it is what is on disk:
+    /// content that several share is freed with the last of them. The newest takes what the others leave; returns that.
+    pub(super) fn settle_checkpoints(&self, sandbox: &Sandbox) -> Result<u64> {
+        let mut left: u64 = checkpoint_places(sandbox).iter().map(|path| disk_use(path)).sum();
+        let mut kept = self.store.kept()?;
+        kept.retain(|item| item.kind == "checkpoint" && item.sandbox_id == sandbox.id);
+        let Some(newest) = kept.pop() else { return Ok(0) };
+        for older in kept {
+            let bytes = older.bytes.min(left);
+            self.record_size(&older, bytes)?;
+            left -= bytes;
+        }
+        self.record_size(&newest, left).map(|()| left)
+    }
+
+    fn record_size(&self, item: &KeptItem, bytes: u64) -> Result<()> {
+        match item.bytes == bytes {
+            true => Ok(()),
+            false => self.store.keep(&item.sandbox_id, &item.kind, &item.item, bytes),
+        }
     }
 
     /// Has the strategies that can remove a part of their workspaces do so.
@@ -260,24 +287,13 @@ impl SandboxManager {
 
     /// Puts a new checkpoint on record; one that does not fit is taken back.
     pub(super) fn account_checkpoint(&self, target: &Target, id: &CheckpointId) -> Result<()> {
-        let all: u64 = checkpoint_places(target).iter().map(|path| disk_use(path)).sum();
-        let kept = self.store.kept()?;
-        let is_other = |item: &&KeptItem| item.kind == "checkpoint" && item.sandbox_id == target.sandbox.id;
-        let others: u64 = kept.iter().filter(is_other).map(|item| item.bytes).sum();
-        let bytes = all.saturating_sub(others);
-        self.store.keep(&target.sandbox.id, "checkpoint", id.as_str(), bytes)?;
+        let sandbox = &target.sandbox;
+        self.store.keep(&sandbox.id, "checkpoint", id.as_str(), 0)?;
+        let bytes = self.settle_checkpoints(sandbox)?;
         if self.makes_room_for(target, id)? {
             return Ok(());
         }
-        let item = KeptItem {
-            sandbox_id: target.sandbox.id.clone(),
-            kind: "checkpoint".to_owned(),
-            item: id.to_string(),
-            bytes,
-            created_at: crate::store::now(),
-            pinned: false,
-        };
-        self.remove_content(&item, &target.sandbox)?;
+        self.drop_checkpoint(sandbox, id)?;
         Err(Error::Refused {
             reason: format!(
                 "the checkpoint takes {bytes} bytes, which do not fit into `state.max_size` ({} bytes) beside what is pinned or parked",
@@ -288,9 +304,9 @@ impl SandboxManager {
     }
 }
 
-/// Where a target's checkpoints are kept, as far as that is a place of their own.
-pub(super) fn checkpoint_places(target: &Target) -> Vec<PathBuf> {
-    target.workspaces.iter().filter_map(home_of).map(|home| home.join("checkpoints")).collect()
+/// Where a sandbox's checkpoints are kept, as far as that is a place of their own.
+fn checkpoint_places(sandbox: &Sandbox) -> Vec<PathBuf> {
+    sandbox.workspaces.iter().filter_map(home_of).map(|home| home.join("checkpoints")).collect()
 }
 
 fn bytes_of<'a>(items: impl Iterator<Item = &'a KeptItem>) -> u64 {

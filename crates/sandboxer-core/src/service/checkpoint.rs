@@ -167,6 +167,7 @@ impl CheckpointService<'_> {
             self.manager.store.forget(&target.sandbox.id, "checkpoint", record.id.as_str())?;
             self.manager.drop_part(&target.sandbox.workspaces, &Part::Checkpoint(record.id.clone()))?;
         }
+        self.manager.settle_checkpoints(&target.sandbox)?;
         Ok(ids)
     }
 }

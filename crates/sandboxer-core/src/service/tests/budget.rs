@@ -268,3 +268,38 @@ fn a_filesystem_that_is_short_costs_nothing_on_another() {
     let stays = if here < there { far } else { near };
     assert_eq!(kept(&manager), [format!("parked {}", stays.id)]);
 }
+
+/// What is on record for checkpoints, one by one, and what they take on disk.
+fn checkpoint_sizes(manager: &SandboxManager) -> (Vec<u64>, u64) {
+    let report = manager.disk_report().unwrap();
+    let is_checkpoint = |item: &&KeptItem| item.kind == "checkpoint";
+    let recorded = report.kept.iter().filter(is_checkpoint).map(|item| item.bytes).collect();
+    (recorded, report.sandboxes.iter().map(|disk| disk.checkpoints).sum())
+}
+
+#[test]
+fn what_checkpoints_share_is_counted_as_long_as_one_of_them_holds_it() {
+    let world = World::new();
+    let (manager, target) = world.two();
+    manager.checkpoint(&target, Some("first")).unwrap();
+    // What both hold is kept once, and was put on the account of the first.
+    let homes: Vec<_> =
+        target.workspaces.iter().map(|w| PathBuf::from(w.sandbox_ref.text("dir").unwrap())).collect();
+    fs::write(homes[0].join("checkpoints/shared"), vec![7; 100_000]).unwrap();
+    manager.store.keep(&target.sandbox.id, "checkpoint", "first", 150_000).unwrap();
+    for name in ["second", "third"] {
+        // Of one workspace alone, too.
+        let one = Target { workspaces: target.workspaces[1..].to_vec(), ..target.clone() };
+        manager.checkpoint(&one, Some(name)).unwrap();
+        let (recorded, on_disk) = checkpoint_sizes(&manager);
+        assert_eq!(recorded.iter().sum::<u64>(), on_disk, "{name}");
+    }
+    let small = manager_with(&world, checkpoint_sizes(&manager).1 - 1, MinFree::Bytes(0));
+    small.gc(Uncommitted::Park, false).unwrap();
+    let (recorded, on_disk) = checkpoint_sizes(&small);
+    assert_eq!((recorded.len(), recorded.iter().sum::<u64>()), (2, on_disk));
+    assert!(recorded[1] > 100_000, "{recorded:?}");
+    small.checkpoint_service().prune(&target, 1).unwrap();
+    let (recorded, on_disk) = checkpoint_sizes(&small);
+    assert_eq!(recorded, [on_disk]);
+}
