@@ -7,6 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use common::{Ran, World};
 
@@ -153,6 +154,39 @@ fn a_signal_to_us_reaches_the_command() {
     assert_eq!(ran.code, 9, "{}", ran.stderr);
     assert!(ran.stderr.contains("the sandbox is kept"), "{}", ran.stderr);
     assert!(world.inside("@last").join("got").exists());
+}
+
+#[test]
+fn a_sandbox_does_not_end_while_its_command_runs() {
+    let world = World::new();
+    let script = "echo mine > new.txt; echo ready; read line; cat new.txt";
+    let mut command =
+        world.command(&["run", "-s", "filesystem_copy", "--name", "r", "--commit", "--", "sh", "-c", script]);
+    command.env("SANDBOXER_DEFAULT_TTL", "1s");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut ready = [0; 6];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+    std::thread::sleep(Duration::from_millis(1100));
+    assert_eq!(open_sandboxes(&world), 1, "its time was up, and it went from under the command");
+    let refused = world.json_error(&["destroy", "r", "--discard"], 1);
+    assert_eq!(refused["kind"], "busy");
+    assert!(refused["message"].as_str().unwrap().contains("a command is running in it"), "{refused}");
+    child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "mine\n"), "{}", ran.stderr);
+    assert_eq!(world.text("project/new.txt"), "mine\n");
+    assert_eq!(open_sandboxes(&world), 0);
+}
+
+#[test]
+fn what_a_command_leaves_running_does_not_keep_the_sandbox() {
+    let world = World::new();
+    let script = "touch new; sleep 30 >/dev/null 2>&1 & echo $!";
+    let ran = world.run(&["run", "--keep", "--name", "r", "--", "sh", "-c", script]);
+    let destroyed = world.run(&["destroy", "r", "--discard"]);
+    Command::new("kill").arg(ran.stdout.trim()).status().unwrap();
+    assert_eq!(destroyed.code, 0, "{}", destroyed.stderr);
 }
 
 /// Runs in a terminal, typing `answers`.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::lock::SandboxLock;
+use super::lock::{InUse, SandboxLock};
 use super::manager::{SandboxManager, explain, new_operation};
 use super::{Ended, GcReport, Operation, Sandbox, SandboxState, Target, Uncommitted, Workspace};
 use crate::Result;
@@ -13,14 +13,16 @@ use crate::store::{OperationEnd, now};
 
 impl SandboxManager {
     /// Ends a sandbox: removes everything that belongs to it but the resource. What it holds of uncommitted work is put
-    /// away or thrown away, as asked. Ending what has ended is fine. A failure leaves it `destroying`; call again.
+    /// away or thrown away, as asked. Ending what has ended is fine. A failure leaves it `destroying`; call again. One that a
+    /// command is running in is busy.
     pub fn destroy(&self, target: &Target, uncommitted: Uncommitted) -> Result<Ended> {
         let id = &target.sandbox.id;
         self.permit_on(target, "destroy")?;
         if target.sandbox.state.is_gone() {
             return Ok(Ended::Already(target.sandbox.state));
         }
-        let _lock = self.lock(id)?;
+        let lock = self.lock(id)?;
+        InUse::check_none(&self.sandbox_dir(id), &lock)?;
         self.recover_before_destroy(&target.sandbox)?;
         match self.store.sandbox(id)? {
             Some(sandbox) if !sandbox.state.is_gone() => self.end_locked(sandbox, uncommitted, "destroyed"),
@@ -136,14 +138,18 @@ impl SandboxManager {
         Ok(report)
     }
 
-    /// `None` where somebody is at work in it.
+    /// `None` where somebody is at work in it, or a command is running.
     fn end_one_expired(
         &self,
         sandbox: &Sandbox,
         uncommitted: Uncommitted,
         dry_run: bool,
     ) -> Result<Option<Ended>> {
-        let Some(_lock) = SandboxLock::try_acquire(&self.sandbox_dir(&sandbox.id))? else { return Ok(None) };
+        let directory = self.sandbox_dir(&sandbox.id);
+        let Some(lock) = SandboxLock::try_acquire(&directory)? else { return Ok(None) };
+        if InUse::check_none(&directory, &lock).is_err() {
+            return Ok(None);
+        }
         self.recover_operations(&sandbox.id)?;
         let Some(sandbox) = self.store.sandbox(&sandbox.id)?.filter(|sandbox| sandbox.state.is_open()) else {
             self.drop_dir_of_closed(&sandbox.id);

@@ -16,6 +16,40 @@ use crate::{Error, Result};
 
 const POLL: Duration = Duration::from_millis(10);
 
+/// Held while a command runs in a sandbox: neither its time nor anybody else ends the sandbox meanwhile. Any number may be
+/// held at once.
+///
+/// A shared `flock` on `sandboxes/<id>/in-use`. The file is closed on exec, so what the command leaves running in the
+/// background does not keep the sandbox for good.
+#[must_use]
+#[derive(Debug)]
+pub struct InUse {
+    _file: File,
+}
+
+impl InUse {
+    /// Begins to use the sandbox in `directory`. The caller holds its lock, so nobody is looking whether it is in use.
+    pub(super) fn begin(directory: &Path, _held: &SandboxLock) -> Result<Self> {
+        let path = in_use_file(directory);
+        let file = open(directory, &path)?;
+        file.lock_shared().map_err(|error| Error::io("lock", &path, error))?;
+        sign(&file);
+        Ok(Self { _file: file })
+    }
+
+    /// Refuses where somebody uses the sandbox in `directory`. The caller holds its lock, so nobody begins to. Makes nothing.
+    pub(super) fn check_none(directory: &Path, _held: &SandboxLock) -> Result<()> {
+        let path = in_use_file(directory);
+        let opened = OpenOptions::new().read(true).write(true).open(&path);
+        if !opened.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock))) {
+            return Ok(());
+        }
+        let pid = holder(&path).map(|pid| format!(", {pid}")).unwrap_or_default();
+        let holder = Some(format!("a command is running in it{pid}"));
+        Err(Error::Busy { path: directory.to_path_buf(), holder })
+    }
+}
+
 /// Held while a sandbox is being changed.
 #[must_use]
 #[derive(Debug)]
@@ -68,6 +102,10 @@ impl SandboxLock {
 
 fn lock_file(directory: &Path) -> PathBuf {
     directory.join("lock")
+}
+
+fn in_use_file(directory: &Path) -> PathBuf {
+    directory.join("in-use")
 }
 
 fn open(directory: &Path, path: &Path) -> Result<File> {
@@ -126,6 +164,22 @@ mod tests {
         drop(held);
         assert!(!SandboxLock::is_held(&directory));
         drop(acquire(&directory).unwrap());
+    }
+
+    #[test]
+    fn a_sandbox_is_in_use_until_the_last_command_in_it_ends() {
+        let temp = tempfile::tempdir().unwrap();
+        let lock = acquire(temp.path()).unwrap();
+        InUse::check_none(temp.path(), &lock).unwrap();
+        assert!(!in_use_file(temp.path()).exists(), "looking makes nothing");
+        let first = InUse::begin(temp.path(), &lock).unwrap();
+        let second = InUse::begin(temp.path(), &lock).unwrap();
+        drop(first);
+        let error = InUse::check_none(temp.path(), &lock).unwrap_err();
+        let expected = format!("a command is running in it, pid {}", std::process::id());
+        assert!(matches!(&error, Error::Busy { holder: Some(h), .. } if *h == expected), "{error}");
+        drop(second);
+        InUse::check_none(temp.path(), &lock).unwrap();
     }
 
     #[test]

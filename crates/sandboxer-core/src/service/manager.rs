@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::lock::SandboxLock;
+use super::lock::{InUse, SandboxLock};
 use super::{Consumer, Operation, Sandbox, Target, Workspace};
 use crate::config::Settings;
 use crate::contract::{CancelFlag, Capabilities, PermissionService, Progress, SandboxStrategy};
@@ -81,6 +81,12 @@ impl SandboxManager {
     /// Notes that the consumer has begun to use a sandbox.
     pub fn mark_active(&self, target: &Target) -> Result<()> {
         self.store.set_active(&target.sandbox.id)
+    }
+
+    /// Keeps a sandbox from being ended, by its time or by anybody, for as long as the answer is held.
+    pub fn use_sandbox(&self, target: &Target) -> Result<InUse> {
+        let (lock, target) = self.lock_open(target)?;
+        InUse::begin(&self.sandbox_dir(&target.sandbox.id), &lock)
     }
 
     /// The strategy of that name. One instance serves all calls, because what it holds between the phases of a commit

@@ -42,6 +42,7 @@ mod views;
 pub use budget::{DiskReport, SandboxDisk};
 pub use checkpoint::CheckpointService;
 pub use handler::FileHandler;
+pub use lock::InUse;
 pub use manager::{ManagerParts, SandboxManager};
 pub use views::*;
 

@@ -47,6 +47,25 @@ fn destroy_waits_for_whoever_is_at_work() {
 }
 
 #[test]
+fn what_a_command_runs_in_is_not_ended() {
+    let world = World::new();
+    let (manager, target) = expired(&world, "x");
+    let in_use = manager.use_sandbox(&target).unwrap();
+    manager.write(&target, &path("a"), b"mine").unwrap();
+    let other = world.manager();
+    assert_eq!(other.enforce_ttl().unwrap().kept, std::slice::from_ref(&target.sandbox.id));
+    let report = other.gc(Uncommitted::Discard, true).unwrap();
+    assert_eq!(report.kept, std::slice::from_ref(&target.sandbox.id));
+    let error = other.destroy(&target, Uncommitted::Discard).unwrap_err();
+    assert!(error.to_string().contains("a command is running in it"), "{error}");
+    assert!(matches!(error, Error::Busy { .. }));
+    assert_eq!(manager.read(&target, &path("a")).unwrap(), b"mine");
+    drop(in_use);
+    assert_eq!(other.enforce_ttl().unwrap().parked, std::slice::from_ref(&target.sandbox.id));
+    assert!(matches!(manager.use_sandbox(&target), Err(Error::NotFound { .. })));
+}
+
+#[test]
 fn a_decided_commit_is_finished_before_its_sandbox_goes() {
     let world = World::new();
     let (manager, target) = world.two();

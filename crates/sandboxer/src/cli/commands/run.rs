@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -5,7 +6,7 @@ use std::path::{Path, PathBuf};
 use sandboxer_core::Error;
 use sandboxer_core::model::{CommitRequest, OnConflict, PlanId};
 use sandboxer_core::policy::CommitRules;
-use sandboxer_core::service::{CreateRequest, Target, TargetDiff, Uncommitted};
+use sandboxer_core::service::{CreateRequest, InUse, Target, TargetDiff, Uncommitted};
 use serde::Serialize;
 
 use super::commit;
@@ -100,6 +101,8 @@ struct Run {
     rules: CommitRules,
     on_conflict: OnConflict,
     disposable: bool,
+    /// Keeps the sandbox from ending while the command runs and while somebody is asked what becomes of it.
+    in_use: Cell<Option<InUse>>,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
@@ -137,7 +140,8 @@ fn prepare(app: &App, args: &Args) -> Result<Run, CliError> {
     let created = session.manager.get_or_create_sandbox(&request)?;
     let target = session.find(created.sandbox.id.as_str())?;
     let disposable = created.created && args.plan.is_none() && !args.keep;
-    let run = Run { session, target, rules, on_conflict, disposable };
+    let in_use = Cell::new(Some(session.manager.use_sandbox(&target)?));
+    let run = Run { session, target, rules, on_conflict, disposable, in_use };
     run.say_what_is_isolated(app, args)?;
     Ok(run)
 }
@@ -251,8 +255,15 @@ impl Run {
         Ok(Fate::Unchanged)
     }
 
+    /// Ends the sandbox. Nobody but us may have kept it from ending: another `run` of the same plan still does.
+    fn destroy(&self) -> Result<(), CliError> {
+        drop(self.in_use.take());
+        let ended = self.session.manager.destroy(&self.target, Uncommitted::Discard);
+        ended.map(drop).map_err(|e| ours(e.into()))
+    }
+
     fn discard(&self, app: &App) -> Result<Fate, CliError> {
-        self.session.manager.destroy(&self.target, Uncommitted::Discard).map_err(|e| ours(e.into()))?;
+        self.destroy()?;
         app.ui.note("the changes are thrown away, the original is as it was");
         Ok(Fate::Discarded)
     }
@@ -305,9 +316,6 @@ impl Run {
     }
 
     fn remove_if_disposable(&self) -> Result<(), CliError> {
-        if self.disposable {
-            self.session.manager.destroy(&self.target, Uncommitted::Discard).map_err(|e| ours(e.into()))?;
-        }
-        Ok(())
+        if self.disposable { self.destroy() } else { Ok(()) }
     }
 }
