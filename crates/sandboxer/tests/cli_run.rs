@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "common/pty.rs"]
+mod pty;
 
 use std::fs;
 use std::io::Write;
@@ -10,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{Ran, World};
+use pty::Terminal;
 
 fn open_sandboxes(world: &World) -> usize {
     world.json(&["list"])["sandboxes"].as_array().unwrap().len()
@@ -221,6 +224,32 @@ fn a_terminal_is_asked_and_can_commit() {
     }
     assert_eq!(world.text("project/new.txt"), "new\n");
     assert_eq!(open_sandboxes(&world), 0);
+}
+
+#[test]
+fn what_has_changed_since_it_was_shown_is_not_committed() {
+    let world = World::new();
+    let arguments = ["run", "--name", "r", "--", "sh", "-c", "echo shown > new.txt"];
+    let mut terminal = Terminal::start(&world, &arguments, "false");
+    terminal.expect("[x] discard? ");
+    fs::write(world.inside("r").join("new.txt"), "slipped in\n").unwrap();
+    terminal.press("c\n");
+    let (code, screen) = terminal.finish();
+    assert_eq!(code, Some(5), "{screen}");
+    assert!(screen.contains("the sandbox has changed since its difference was shown"), "{screen}");
+    assert!(!world.path("project/new.txt").exists());
+    assert_eq!(open_sandboxes(&world), 1, "it is kept");
+}
+
+#[test]
+fn what_is_merged_is_committed_though_it_is_not_what_was_shown() {
+    let world = World::new();
+    let original = world.path("project/hello.txt");
+    let script =
+        format!("echo mine >> hello.txt; printf 'first\\nhello\\nworld\\n' > '{}'", original.display());
+    let ran = world.run(&["run", "--commit", "--on-conflict", "merge", "--", "sh", "-c", &script]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(world.text("project/hello.txt"), "first\nhello\nworld\nmine\n");
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! A real pseudo-terminal with the command on it: what it writes is collected, what a person would type is typed.
+#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use sandboxer_core::Error;
 use sandboxer_core::model::{CommitRequest, OnConflict, PlanId};
 use sandboxer_core::policy::CommitRules;
-use sandboxer_core::service::{CreateRequest, InUse, Target, TargetDiff, Uncommitted};
+use sandboxer_core::service::{CreateRequest, InUse, Target, TargetCommit, TargetDiff, Uncommitted};
 use serde::Serialize;
 
 use super::commit;
@@ -230,7 +230,7 @@ impl Run {
             return self.discard(app);
         }
         if args.commit && ended.code == exit::OK {
-            return self.commit(app);
+            return self.commit(app, diff);
         }
         if args.commit {
             app.ui.note("the command failed, so nothing was committed");
@@ -269,12 +269,13 @@ impl Run {
     }
 
     /// A conflict and a rule that fails keep their own exit codes; any other failure is ours. The sandbox is kept in either case.
-    fn commit(&self, app: &mut App) -> Result<Fate, CliError> {
-        let request = CommitRequest { on_conflict: self.on_conflict, ..CommitRequest::default() };
+    fn commit(&self, app: &mut App, shown: &TargetDiff) -> Result<Fate, CliError> {
         let attempt = Attempt::Commit { way: self.on_conflict, selection: String::new() };
-        let committed = rules::commit(app, &self.session, &self.target, &request, &self.rules);
-        let commit = committed.map_err(|error| match error.root() {
-            Error::Conflict { .. } | Error::RulesFailed { .. } => conflicts::explain(error, &attempt),
+        let commit = self.commit_as_shown(app, shown).map_err(|error| match error.root() {
+            Error::Conflict { .. } | Error::RulesFailed { .. } | Error::Refused { .. } => {
+                conflicts::explain(error, &attempt)
+            }
+            Error::DigestMismatch { .. } => changed_since_shown(),
             _ => ours(error.into()),
         })?;
         app.ui.note(commit::sentence(&self.target.sandbox, &commit));
@@ -287,6 +288,28 @@ impl Run {
             app.ui.next("take it back with", "sandbox undo");
         }
         Ok(Fate::Committed)
+    }
+
+    /// Commits what was shown and nothing else: something that the command left running may still be writing.
+    fn commit_as_shown(&self, app: &App, shown: &TargetDiff) -> Result<TargetCommit, Error> {
+        let commit = |digest: &str| {
+            let digest = Some(digest.to_owned());
+            let request = CommitRequest { on_conflict: self.on_conflict, digest, ..CommitRequest::default() };
+            rules::commit(app, &self.session, &self.target, &request, &self.rules)
+        };
+        let refusal = match commit(&shown.digest) {
+            Err(refusal) => refusal,
+            done => return done,
+        };
+        match refusal.root() {
+            // Where the original has changed too, what is committed is not what differs in the sandbox: it is merged, or
+            // left out. Then the sandbox has to be as it was shown, and the commit what was just made of that.
+            Error::DigestMismatch { expected, found } if *expected == shown.digest => {
+                let now = self.session.manager.diff(&self.target, &[])?;
+                if now.digest == shown.digest { commit(found) } else { Err(refusal) }
+            }
+            _ => Err(refusal),
+        }
     }
 
     fn keep(&self, app: &App) -> Fate {
@@ -303,7 +326,7 @@ impl Run {
             let question = app.ui.paint_err(style::HEAD, "[c]ommit, [d]iff, [k]eep (default), [x] discard?");
             let _ = write!(io::stderr(), "{question} ");
             match self.session.answer().as_deref() {
-                Some("c" | "commit") => return self.commit(app),
+                Some("c" | "commit") => return self.commit(app, diff),
                 Some("x" | "discard") => return self.discard(app),
                 None | Some("" | "k" | "keep") => return Ok(self.keep(app)),
                 Some("d" | "diff") => {
@@ -318,4 +341,12 @@ impl Run {
     fn remove_if_disposable(&self) -> Result<(), CliError> {
         if self.disposable { self.destroy() } else { Ok(()) }
     }
+}
+
+/// What is in the sandbox is not what somebody was shown.
+fn changed_since_shown() -> CliError {
+    let message = "the sandbox has changed since its difference was shown; nothing was committed";
+    CliError::new(Kind::Refused, message)
+        .hint("the sandbox is kept; see what differs now with `sandbox diff ID --patch`")
+        .hint("then make it real with `sandbox commit ID`")
 }
