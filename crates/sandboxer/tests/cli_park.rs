@@ -118,3 +118,27 @@ fn the_commit_of_a_run_can_be_taken_back() {
     let pending = world.json(&["diff", "project"]);
     assert_eq!(pending["entries"][0]["path"], "hello.txt");
 }
+
+#[test]
+fn work_whose_original_is_gone_stays_parked_and_is_found() {
+    let world = with_work();
+    world.ok(&["destroy", "try"]);
+    let project = world.project();
+    let aside = world.path("aside");
+    fs::rename(&project, &aside).unwrap();
+    let refusal = |what: &str| {
+        let mut command = world.command(&["unpark", "try"]);
+        let ran = Ran::of(command.current_dir(world.path("user")).output().unwrap());
+        assert_eq!(ran.code, 5, "{}", ran.stderr);
+        assert!(ran.stderr.contains(&format!("{what}; the work is still parked")), "{}", ran.stderr);
+        let tree = ran.stderr.split("its files are in ").nth(1).unwrap().lines().next().unwrap();
+        assert!(std::path::Path::new(tree).is_dir(), "{tree}");
+    };
+    refusal("is gone");
+    fs::write(&project, "a file\n").unwrap();
+    refusal("is not a directory any more");
+    fs::remove_file(&project).unwrap();
+    fs::rename(&aside, &project).unwrap();
+    assert_eq!(parked(&world).len(), 1);
+    world.ok(&["unpark", "try"]);
+}

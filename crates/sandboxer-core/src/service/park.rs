@@ -167,7 +167,8 @@ impl SandboxManager {
 
     fn unpark_all(&self, sandbox: &Sandbox, naming: &Naming, operation: &Operation) -> Result<Sandbox> {
         for (position, workspace) in sandbox.workspaces.iter().enumerate() {
-            let made = self.fill_up(sandbox, workspace).map_err(in_workspace(sandbox, workspace))?;
+            let made = self.fill_up(sandbox, workspace).map_err(|error| where_it_lies(workspace, error));
+            let made = made.map_err(in_workspace(sandbox, workspace))?;
             self.store.set_ref(&sandbox.id, position, &made, &workspace.reason)?;
         }
         if let Err(holder) = self.store.unpark(sandbox, naming)? {
@@ -219,6 +220,26 @@ fn flush(target: &Target, operation: &Operation) -> Result<()> {
         rustix::fs::syncfs(&dir).map_err(|e| Error::io("flush", home, e))?;
     }
     Ok(())
+}
+
+/// Says, where there is nothing any more that the work could be laid over, where it lies. Any other failure stays.
+fn where_it_lies(workspace: &Workspace, error: Error) -> Error {
+    let original = workspace.resource.path();
+    let Some(work) = workspace.sandbox_ref.sandbox_path().filter(|work| work.exists()) else { return error };
+    let what = match std::fs::metadata(original) {
+        Err(missing) if missing.kind() == std::io::ErrorKind::NotFound => "is gone",
+        Ok(found) if work.is_dir() && !found.is_dir() => "is not a directory any more",
+        Ok(found) if !work.is_dir() && found.is_dir() => "is a directory now",
+        _ => return error,
+    };
+    Error::Refused {
+        reason: format!(
+            "the original {} {what}; the work is still parked, its files are in {}",
+            original.display(),
+            work.display()
+        ),
+        hint: Some("bring the original back and type it again, or copy the files from there".to_owned()),
+    }
 }
 
 /// Where a workspace is kept.
