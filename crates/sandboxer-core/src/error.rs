@@ -108,6 +108,8 @@ pub enum Error {
     RulesFailed {
         /// Each rule that does not hold.
         failures: Vec<RuleFailure>,
+        /// The digest of exactly what they looked at, where that is known: who overrules them overrules them for that.
+        digest: Option<String>,
     },
     /// A strategy has no such ability.
     #[error("strategy {strategy} cannot {what}: {reason}")]
@@ -196,6 +198,16 @@ impl Error {
     /// A name that nothing goes by.
     pub fn not_found(what: &'static str, name: impl Into<String>) -> Self {
         Self::NotFound { what, name: name.into(), similar: Vec::new() }
+    }
+
+    /// The same refusal by rules, about what has this digest.
+    pub(crate) fn about(self, prepared: &str) -> Self {
+        match self {
+            Self::RulesFailed { failures, .. } => {
+                Self::RulesFailed { failures, digest: Some(prepared.to_owned()) }
+            }
+            other => other,
+        }
     }
 
     /// The innermost error, past the workspace wrappers.

@@ -2,12 +2,15 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "common/pty.rs"]
+mod pty;
 
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use common::{Ran, World};
+use pty::Terminal;
 use serde_json::{Value, json};
 
 /// A sandbox `try` with a change in each of these files.
@@ -81,6 +84,19 @@ fn a_person_decides_about_what_is_flagged() {
     let done = on_a_terminal(&world, "commit try", "y\n");
     assert_eq!(done.code, 0, "{}", done.stdout);
     assert!(world.project().join(".envrc").exists());
+}
+
+#[test]
+fn a_yes_is_for_the_content_that_was_about_to_be_committed() {
+    let world = changed(&[".envrc"]);
+    let mut terminal = Terminal::start(&world, &["commit", "try"], "false");
+    terminal.expect("commit them all the same? [y/N] ");
+    fs::write(world.inside("try").join(".envrc"), "slipped in\n").unwrap();
+    terminal.press("y\n");
+    let (code, screen) = terminal.finish();
+    assert_eq!(code, Some(5), "{screen}");
+    assert!(screen.contains("has changed since you were asked"), "{screen}");
+    assert!(!world.project().join(".envrc").exists());
 }
 
 #[test]

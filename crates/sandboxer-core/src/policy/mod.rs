@@ -78,7 +78,7 @@ impl CommitRules {
         for policy in &self.policies {
             failures.extend(policy.check(&changes));
         }
-        if failures.is_empty() { Ok(()) } else { Err(Error::RulesFailed { failures }) }
+        if failures.is_empty() { Ok(()) } else { Err(Error::RulesFailed { failures, digest: None }) }
     }
 
     /// Whether nothing can be refused, so that nobody need look.

@@ -54,7 +54,7 @@ fn rules(texts: &[&str]) -> CommitRules {
 fn check(rules: &CommitRules, entries: &[DiffEntry]) -> Vec<RuleFailure> {
     match rules.check(entries.iter().map(|entry| (W, entry))) {
         Ok(()) => Vec::new(),
-        Err(Error::RulesFailed { failures }) => failures,
+        Err(Error::RulesFailed { failures, .. }) => failures,
         Err(other) => panic!("{other:?}"),
     }
 }

@@ -123,7 +123,8 @@ impl SandboxManager {
 
     fn checked_digest(&self, task: &Undertaking<'_>, workspace: &Workspace) -> Result<String> {
         let view = self.strategy_of(workspace)?.diff(&workspace.sandbox_ref)?;
-        task.rules.check(view.entries.iter().map(|entry| (workspace.name.as_str(), entry)))?;
+        let entries = view.entries.iter().map(|entry| (workspace.name.as_str(), entry));
+        task.rules.check(entries).map_err(|refusal| refusal.about(&view.digest))?;
         Ok(task.request.digest.clone().unwrap_or(view.digest))
     }
 
@@ -172,7 +173,7 @@ impl SandboxManager {
         if let Some(expected) = task.request.digest.as_deref().filter(|expected| *expected != digest) {
             return Err(Error::DigestMismatch { expected: expected.to_owned(), found: digest.to_owned() });
         }
-        task.rules.check(named_entries(prepared))?;
+        task.rules.check(named_entries(prepared)).map_err(|refusal| refusal.about(digest))?;
         self.parts.cancel.check()
     }
 

@@ -212,7 +212,7 @@ fn explain(error: &Error, hints: Vec<String>) -> CliError {
     let mut told = CliError::new(kind_of(root), chain(error));
     told.path = path_of(root).map(|path| Box::new(PathText::new(path.as_os_str().as_bytes())));
     told.details = details_of(root);
-    if let Error::RulesFailed { failures } = root {
+    if let Error::RulesFailed { failures, .. } = root {
         told.rules = failures.iter().map(FailedRule::of).collect();
     }
     told.hints = hints;
@@ -339,7 +339,7 @@ fn hints_of(error: &Error) -> Vec<String> {
             vec!["review again: `sandbox diff ID --json` gives the digest of what is there now".to_owned()]
         }
         Error::Uncommittable { entries } => uncommittable_hints(entries),
-        Error::RulesFailed { failures } => rules::hints(failures),
+        Error::RulesFailed { failures, .. } => rules::hints(failures),
         Error::Unsupported { .. } | Error::Unavailable { .. } => {
             vec!["`sandbox doctor` shows which strategies work here, and why not".to_owned()]
         }
@@ -439,7 +439,7 @@ mod tests {
         assert_eq!(exit_of(Error::not_found("sandbox", "x")), 4);
         assert_eq!(exit_of(Error::refused("x")), 5);
         assert_eq!(exit_of(Error::Uncommittable { entries: vec![] }), 5);
-        assert_eq!(exit_of(Error::RulesFailed { failures: vec![] }), 5);
+        assert_eq!(exit_of(Error::RulesFailed { failures: vec![], digest: None }), 5);
         assert_eq!(exit_of(Error::DigestMismatch { expected: "a".into(), found: "b".into() }), 5);
         let unavailable = Error::Unavailable { strategy: "s".into(), path: "/".into(), reason: "r".into() };
         assert_eq!(exit_of(unavailable), 6);

@@ -1,7 +1,8 @@
 //! The rules of a commit as they are typed, and what is told when they do not hold.
 //!
 //! A refusal lists every rule that failed. Where the only one is the rule on flagged paths and a person is there, they
-//! are asked; their yes is for exactly what they were shown, so that nothing can be slipped in while they read.
+//! are asked; their yes is for exactly what was about to be committed, to the byte, so that nothing can be slipped in while
+//! they read.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -68,7 +69,9 @@ pub fn commit(
     match flagged_alone(&refusal) {
         Some(flagged) if somebody_answers(app) && accepts(app, session, flagged) => {
             let rules = CommitRules { accepted: flagged.to_vec(), ..rules.clone() };
-            session.manager.commit(target, request, &rules)
+            let digest = prepared(&refusal).or_else(|| request.digest.clone());
+            let request = CommitRequest { digest, ..request.clone() };
+            session.manager.commit(target, &request, &rules).map_err(changed_since_asked)
         }
         _ => Err(refusal),
     }
@@ -77,11 +80,30 @@ pub fn commit(
 /// The flagged paths, where nothing else was refused.
 fn flagged_alone(refusal: &Error) -> Option<&[FailedPath]> {
     match refusal.root() {
-        Error::RulesFailed { failures } => match failures.as_slice() {
+        Error::RulesFailed { failures, .. } => match failures.as_slice() {
             [only] if only.is_about_flags_alone() => Some(&only.paths),
             _ => None,
         },
         _ => None,
+    }
+}
+
+/// The digest of what was about to be committed.
+fn prepared(refusal: &Error) -> Option<String> {
+    match refusal.root() {
+        Error::RulesFailed { digest, .. } => digest.clone(),
+        _ => None,
+    }
+}
+
+fn changed_since_asked(error: Error) -> Error {
+    match error.root() {
+        Error::DigestMismatch { .. } => Error::Refused {
+            reason: "what is to be committed has changed since you were asked; nothing was committed"
+                .to_owned(),
+            hint: Some("see what differs now with `sandbox diff ID --patch`, and type it again".to_owned()),
+        },
+        _ => error,
     }
 }
 
@@ -255,7 +277,7 @@ mod tests {
 
     #[test]
     fn only_flags_can_be_waved_through() {
-        let refused = |failures| Error::RulesFailed { failures };
+        let refused = |failures| Error::RulesFailed { failures, digest: None };
         let flags = || failure("flags", "", vec![place("w", b"a", None)]);
         assert!(flagged_alone(&refused(vec![flags()])).is_some());
         assert!(flagged_alone(&refused(vec![flags(), failure("no-exec", "--if", vec![])])).is_none());

@@ -64,7 +64,9 @@ fn what_a_rule_refuses_is_not_committed() {
         change_all(&manager, &target);
         let too_few = with(&format!("max-files={}", files - 1));
         let refused = manager.commit(&target, &CommitRequest::default(), &too_few);
-        assert!(matches!(refused, Err(Error::RulesFailed { failures }) if failures.len() == 1));
+        let digest = manager.diff(&target, &[]).unwrap().digest;
+        let Err(Error::RulesFailed { failures, digest: about }) = refused else { panic!("{refused:?}") };
+        assert_eq!((failures.len(), about), (1, Some(digest)));
         assert_eq!(world.content(resource), "old");
         let enough = with(&format!("max-files={files}; paths=a"));
         manager.commit(&target, &CommitRequest::default(), &enough).unwrap();
