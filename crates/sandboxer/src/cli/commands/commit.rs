@@ -71,7 +71,7 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     let target = session.find(&args.target.id)?;
     let rules = args.rules.read(&session.settings)?;
     let chosen = hunks::choose(app, &session, &target, &args.selection, &request.paths, Purpose::Commit)?;
-    if let Some(chosen) = chosen {
+    if let Some(chosen) = &chosen {
         if chosen.is_nothing() {
             app.ui.line("nothing selected; nothing committed")?;
             return Ok(exit::OK);
@@ -79,6 +79,9 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         chosen.put_into(&mut request);
     }
     let attempt = Attempt::Commit { way: request.on_conflict, selection: selection(&request) };
+    if let Some(chosen) = chosen.filter(|_| !args.dry_run && request.digest.is_none()) {
+        request.digest = chosen.digest_as_seen(&session, &target, &request, &attempt)?;
+    }
     let committed = match args.dry_run {
         true => session.manager.try_commit(&target, &request, &rules),
         false => rules::commit(app, &session, &target, &request, &rules),

@@ -17,10 +17,12 @@ use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use sandboxer_core::Error;
-use sandboxer_core::model::{CommitRequest, DiffEntry, HunkSelection, RelPath};
+use sandboxer_core::model::{CommitRequest, DiffEntry, HunkSelection, OnConflict, RelPath};
+use sandboxer_core::policy::CommitRules;
 use sandboxer_core::service::{Target, TargetDiff, WorkspaceDiff};
 use sandboxer_fs::patch::{self, PatchError};
 
+use super::conflicts::{self, Attempt};
 use super::diffs;
 use super::error::{CliError, Kind};
 use super::output::{self, shell_word};
@@ -126,10 +128,41 @@ impl Chosen {
     }
 
     /// Makes it what a commit is about.
-    pub fn put_into(self, request: &mut CommitRequest) {
-        let selection = |file: FileHunks| HunkSelection { path: file.path, patch: file.hunks };
-        request.paths = self.whole;
-        request.hunks = self.files.into_iter().map(selection).collect();
+    pub fn put_into(&self, request: &mut CommitRequest) {
+        let selection =
+            |file: &FileHunks| HunkSelection { path: file.path.clone(), patch: file.hunks.clone() };
+        request.paths = self.whole.clone();
+        request.hunks = self.files.iter().map(selection).collect();
+    }
+
+    /// The digest that a commit of it is held to, so that whole entries are committed as they were seen: what a dry run
+    /// makes of them, if that is what was shown. Chosen hunks need none, they bring their content along. `None` where
+    /// there is nothing to hold it to, or the strategy cannot try.
+    pub fn digest_as_seen(
+        &self,
+        session: &Session,
+        target: &Target,
+        request: &CommitRequest,
+        attempt: &Attempt<'_>,
+    ) -> Result<Option<String>, CliError> {
+        // Trying to write conflict markers would write them.
+        let in_vain = self.whole.is_empty() || request.on_conflict == OnConflict::Mark;
+        if in_vain || !can_try(session, target) {
+            return Ok(None);
+        }
+        // The rules have their say in the commit itself, where somebody can be asked.
+        let anything = CommitRules { accept_flags: true, ..CommitRules::default() };
+        let tried = session.manager.try_commit(target, request, &anything);
+        let tried = tried.map_err(|error| conflicts::explain(error, attempt))?;
+        // What is merged is neither side's.
+        if request.on_conflict == OnConflict::Fail {
+            let prepared: Vec<&DiffEntry> = tried.workspaces.iter().flat_map(|(_, r)| &r.entries).collect();
+            if let Some(entry) = self.seen.iter().find(|seen| has_other_content(seen, &prepared)) {
+                return Err(changed_meanwhile(&entry.path));
+            }
+        }
+        check_as_seen(session, target, self)?;
+        Ok(Some(tried.digest))
     }
 
     fn take_whole(&mut self, entry: &DiffEntry, all: &[DiffEntry]) {
@@ -137,6 +170,21 @@ impl Chosen {
         self.seen.extend(offer::taken_along(entry, all).into_iter().cloned());
         self.whole.push(entry.path.clone());
     }
+}
+
+fn can_try(session: &Session, target: &Target) -> bool {
+    let registry = session.manager.registry();
+    let two_phase = |name: &str| registry.get(name).is_ok_and(|entry| entry.capabilities.two_phase);
+    target.workspaces.iter().all(|workspace| two_phase(&workspace.sandbox_ref.strategy_name))
+}
+
+/// Whether an entry's content was prepared, and is not what was seen.
+fn has_other_content(seen: &DiffEntry, prepared: &[&DiffEntry]) -> bool {
+    let content = |entry: &DiffEntry| {
+        entry.new.as_ref().map(|node| (node.node_type, node.digest.clone(), node.target.clone()))
+    };
+    let now = prepared.iter().find(|entry| entry.path == seen.path);
+    now.is_some_and(|now| content(now) != content(seen))
 }
 
 /// Asks, or reads the patch; `None` if nothing of the kind was asked for.
@@ -211,8 +259,16 @@ fn single(diff: &TargetDiff, purpose: Purpose) -> Result<&WorkspaceDiff, CliErro
 
 /// Whole entries are taken as they are at the moment: nobody may have changed them since somebody looked.
 fn check_as_seen(session: &Session, target: &Target, chosen: &Chosen) -> Result<(), CliError> {
+    match first_changed(session, target, chosen)? {
+        Some(path) => Err(changed_meanwhile(&path)),
+        None => Ok(()),
+    }
+}
+
+/// The first whole entry that is not what was seen.
+fn first_changed(session: &Session, target: &Target, chosen: &Chosen) -> Result<Option<RelPath>, CliError> {
     if chosen.whole.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let now = session.manager.diff(target, &[])?;
     let now = now.workspaces.iter().flat_map(|w| &w.entries);
@@ -223,10 +279,7 @@ fn check_as_seen(session: &Session, target: &Target, chosen: &Chosen) -> Result<
     let changed = |seen: &&DiffEntry| {
         !now.get(&seen.path).is_some_and(|now| same(seen, now)) || came_below(seen, &now, chosen)
     };
-    match chosen.seen.iter().find(changed) {
-        Some(entry) => Err(changed_meanwhile(&entry.path)),
-        None => Ok(()),
-    }
+    Ok(chosen.seen.iter().find(changed).map(|entry| entry.path.clone()))
 }
 
 /// Whether something is below a chosen directory that nobody was shown.
@@ -240,11 +293,47 @@ fn came_below(seen: &DiffEntry, now: &BTreeMap<&RelPath, &DiffEntry>, chosen: &C
 
 /// Somebody works in the sandbox while somebody else chooses.
 fn changed_meanwhile(path: &RelPath) -> CliError {
-    let message = format!(
-        "{} has changed in the sandbox since it was shown; nothing was done",
-        output::name(path.as_bytes())
-    );
+    changed_and(path, "nothing was done")
+}
+
+/// The same, with what was done all the same.
+fn changed_and(path: &RelPath, done: &str) -> CliError {
+    let message =
+        format!("{} has changed in the sandbox since it was shown; {done}", output::name(path.as_bytes()));
     CliError::new(Kind::Conflict, message)
         .on(path.as_path())
         .hint("type the command again to choose from what is there now")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use sandboxer_core::model::{DiffKind, Node, NodeType};
+
+    use super::*;
+
+    fn file(path: &str, digest: &str, mode: u32) -> DiffEntry {
+        let digest = Some(digest.to_owned());
+        let node = Node {
+            node_type: NodeType::File,
+            mode,
+            uid: 0,
+            gid: 0,
+            size: 1,
+            digest,
+            target: None,
+            xattrs: None,
+        };
+        DiffEntry { new: Some(node), ..DiffEntry::new(RelPath::parse(path).unwrap(), DiffKind::Created) }
+    }
+
+    #[test]
+    fn what_is_prepared_has_to_be_what_was_seen() {
+        let seen = file("a", "1", 0o644);
+        assert!(!has_other_content(&seen, &[&file("b", "2", 0o644), &file("a", "1", 0o644)]));
+        assert!(has_other_content(&seen, &[&file("a", "2", 0o644)]));
+        let gone = DiffEntry::new(RelPath::parse("a").unwrap(), DiffKind::Deleted);
+        assert!(has_other_content(&seen, &[&gone]) && has_other_content(&gone, &[&seen]));
+        assert!(!has_other_content(&gone, &[&gone]));
+    }
 }
