@@ -1,5 +1,6 @@
 use std::ffi::OsString;
 
+use sandboxer_core::Error;
 use sandboxer_core::model::{CommitRequest, DiffEntry, OnConflict};
 use sandboxer_core::service::{Sandbox, TargetCommit};
 
@@ -86,7 +87,10 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         true => session.manager.try_commit(&target, &request, &rules),
         false => rules::commit(app, &session, &target, &request, &rules),
     };
-    let commit = committed.map_err(|error| conflicts::explain(error, &attempt))?;
+    let commit = committed.map_err(|error| match error.root() {
+        Error::DigestMismatch { .. } if request.digest != args.digest => hunks::not_as_seen(),
+        _ => conflicts::explain(error, &attempt),
+    })?;
     match (app.ui.json, args.dry_run) {
         (true, true) => app.ui.document(&CommitDocument::tried(&target.sandbox, &commit))?,
         (true, false) => app.ui.document(&CommitDocument::new(&target.sandbox, &commit))?,

@@ -30,6 +30,8 @@ use super::session::{App, Session};
 
 pub use discard::discard;
 
+const CHOOSE_AGAIN: &str = "type the command again to choose from what is there now";
+
 /// How part of a difference is chosen.
 #[derive(clap::Args)]
 pub struct SelectionArgs {
@@ -172,6 +174,12 @@ impl Chosen {
     }
 }
 
+/// A commit that was held to what was seen, and is of something else.
+pub fn not_as_seen() -> CliError {
+    let message = "what was chosen has changed in the sandbox since it was shown; nothing was done";
+    CliError::new(Kind::Conflict, message).hint(CHOOSE_AGAIN)
+}
+
 fn can_try(session: &Session, target: &Target) -> bool {
     let registry = session.manager.registry();
     let two_phase = |name: &str| registry.get(name).is_ok_and(|entry| entry.capabilities.two_phase);
@@ -300,9 +308,7 @@ fn changed_meanwhile(path: &RelPath) -> CliError {
 fn changed_and(path: &RelPath, done: &str) -> CliError {
     let message =
         format!("{} has changed in the sandbox since it was shown; {done}", output::name(path.as_bytes()));
-    CliError::new(Kind::Conflict, message)
-        .on(path.as_path())
-        .hint("type the command again to choose from what is there now")
+    CliError::new(Kind::Conflict, message).on(path.as_path()).hint(CHOOSE_AGAIN)
 }
 
 #[cfg(test)]
