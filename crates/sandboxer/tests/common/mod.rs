@@ -189,7 +189,13 @@ fn redaction(rest: &str, before: Option<char>) -> Option<(&'static str, usize)> 
     if let Some(digest) = rest.strip_prefix("blake3:") {
         return Some(("[DIGEST]", "blake3:".len() + run_of(digest, |c| c.is_ascii_hexdigit())));
     }
-    for (field, name) in [("uid\": ", "uid\": [UID]"), ("gid\": ", "gid\": [GID]")] {
+    // What is kept is counted in blocks, whose size is the filesystem's.
+    let fields = [
+        ("uid\": ", "uid\": [UID]"),
+        ("gid\": ", "gid\": [GID]"),
+        ("undo_bytes\": ", "undo_bytes\": [BYTES]"),
+    ];
+    for (field, name) in fields {
         if let Some(id) = rest.strip_prefix(field) {
             return Some((name, field.len() + run_of(id, |c| c.is_ascii_digit())));
         }
