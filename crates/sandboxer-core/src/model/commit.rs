@@ -55,7 +55,8 @@ pub enum OnConflict {
 ///
 /// `Prepare` makes everything ready and durable but changes nothing; `Finish` makes it so and cannot be refused any more;
 /// `Abort` forgets it. `Finish` and `Abort` are idempotent, and valid in another process after a crash: `Finish` of a
-/// workspace with nothing prepared is a no-op. `Whole` is all in one.
+/// workspace with nothing prepared is a no-op, or, where the ref's `operation` was finished before, says again what that did.
+/// `Abort` of what is decided is [`crate::Error::Refused`]: recovery tells by that what to finish. `Whole` is all in one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {

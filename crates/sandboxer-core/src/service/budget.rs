@@ -223,7 +223,7 @@ impl SandboxManager {
 
     fn remove_content(&self, item: &KeptItem, sandbox: &Sandbox) -> Result<()> {
         match item.kind.as_str() {
-            PARKED | HISTORY => return self.discard_locked(sandbox),
+            PARKED | HISTORY => return self.destroy_locked(sandbox),
             "checkpoint" => {
                 return self.drop_checkpoint(sandbox, &CheckpointId::from_string(item.item.as_str()));
             }

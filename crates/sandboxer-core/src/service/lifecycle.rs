@@ -66,11 +66,6 @@ impl SandboxManager {
         diff.map_or(1, |diff| diff.workspaces.iter().map(|w| w.entries.len()).sum())
     }
 
-    /// Removes a parked sandbox whose lock the caller holds.
-    pub(super) fn discard_locked(&self, sandbox: &Sandbox) -> Result<()> {
-        self.destroy_locked(sandbox)
-    }
-
     /// A commit that was decided is finished before its sandbox goes; unless there is nothing left to commit to.
     fn recover_before_destroy(&self, sandbox: &Sandbox) -> Result<()> {
         let gone = |sandbox: &Sandbox| sandbox.workspaces.iter().all(|w| !w.resource.path().exists());

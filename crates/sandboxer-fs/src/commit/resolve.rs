@@ -164,7 +164,9 @@ pub fn resolve(job: &Prepare<'_>, deltas: Vec<Delta>) -> Result<Resolved> {
             OnConflict::Fail | OnConflict::Ours => resolved.conflicts.push(Conflict::new(path, reason)),
         }
     }
-    resolved.marked.extend(resolved.deltas.iter().filter_map(clean_merge));
+    if job.request.on_conflict == OnConflict::Mark {
+        resolved.marked.extend(resolved.deltas.iter().filter_map(clean_merge));
+    }
     Ok(resolved)
 }
 
@@ -216,6 +218,10 @@ fn merge_one(job: &Prepare<'_>, delta: &mut Delta, path: RelPath, reason: String
     let now = present(job.comparison.original, delta)?;
     let stuck =
         |why: &str| Outcome::Stuck(Box::new(Conflict::new(path.clone(), format!("{reason}; {why}"))), None);
+    if delta.plan.content.is_some() {
+        // The original moved after the hunks were looked up: a merge of the whole file would commit what nobody chose.
+        return Ok(stuck("only a file that is committed whole can be merged"));
+    }
     match delta.entry.kind {
         DiffKind::Deleted if now.at.is_none() => {
             delta.plan.over = Some(now);
