@@ -142,3 +142,18 @@ fn work_whose_original_is_gone_stays_parked_and_is_found() {
     assert_eq!(parked(&world).len(), 1);
     world.ok(&["unpark", "try"]);
 }
+
+#[test]
+fn a_pinned_checkpoint_outlasts_the_budget() {
+    let world = World::with_sandbox();
+    world.ok(&["checkpoint", "try", "kept"]);
+    world.ok(&["checkpoint", "try", "other"]);
+    let pinned = world.json(&["checkpoints", "try", "--pin", "kept"]);
+    assert_eq!(pinned["checkpoints"][0]["pinned"], true);
+    assert_eq!(world.run(&["checkpoints", "try", "--pin", "none"]).code, 4);
+    let gc = Ran::of(world.command(&["gc"]).env("SANDBOXER_MAX_SIZE", "1").output().unwrap());
+    assert!(gc.stderr.contains("removed checkpoint other"), "{}", gc.stderr);
+    let left = world.json(&["checkpoints", "try", "--unpin", "kept"]);
+    assert_eq!(left["checkpoints"].as_array().unwrap().len(), 1);
+    assert_eq!(left["checkpoints"][0]["checkpoint_id"], "kept");
+}

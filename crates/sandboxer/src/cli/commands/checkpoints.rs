@@ -8,13 +8,22 @@ use crate::cli::session::{App, typed};
 use crate::cli::{Outcome, exit};
 
 /// List a sandbox's checkpoints, oldest first
+///
+/// Budgets remove the oldest when room is short, and say so; a pinned one stays.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  sandbox checkpoints try")]
+  sandbox checkpoints try
+  sandbox checkpoints try --pin half-way")]
 pub struct Args {
     #[command(flatten)]
     pub target: TargetArg,
+    /// Have budgets leave this checkpoint alone
+    #[arg(long, value_name = "NAME", conflicts_with = "unpin")]
+    pin: Option<String>,
+    /// Let budgets remove this checkpoint again
+    #[arg(long, value_name = "NAME")]
+    unpin: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -29,11 +38,16 @@ struct CheckpointDocument<'a> {
     sequence: u64,
     timestamp: Timestamp,
     workspaces: &'a [String],
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pinned: bool,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
     let session = app.open()?;
     let target = session.find(&args.target.id)?;
+    if let Some(name) = args.pin.as_ref().or(args.unpin.as_ref()) {
+        session.manager.checkpoint_service().pin(&target, name, args.pin.is_some())?;
+    }
     let found = session.manager.checkpoints(&target)?;
     if app.ui.json {
         let checkpoints = found.iter().map(document).collect();
@@ -53,13 +67,15 @@ fn document(record: &CheckpointRecord) -> CheckpointDocument<'_> {
         sequence: record.sequence,
         timestamp: record.created_at,
         workspaces: &record.workspaces,
+        pinned: record.pinned,
     }
 }
 
 fn row(record: &CheckpointRecord) -> Vec<String> {
+    let pinned = if record.pinned { " (pinned)" } else { "" };
     vec![
         record.sequence.to_string(),
-        output::name(record.id.as_str()),
+        format!("{}{pinned}", output::name(record.id.as_str())),
         age(record.created_at, Timestamp::now()),
         moment(record.created_at),
         output::name(record.workspaces.join(", ")),
