@@ -1,17 +1,33 @@
-//! Where the content of a base may still be found when the original has moved on.
+//! The base of a workspace: what it was made from, and where content of it may still be found when the original has moved on.
 
 use std::path::{Path, PathBuf};
 
 use sandboxer_core::Result;
-use sandboxer_core::model::OpId;
+use sandboxer_core::model::{OpId, RelPath};
 
 use crate::commit::{CommitFiles, load_undo};
 use crate::content::read_all;
+use crate::diff::{Comparison, Scan};
 use crate::hash::ContentHash;
-use crate::manifest::Entry;
+use crate::manifest::{Edits, Entry};
 use crate::pack;
 use crate::root::{Root, stamp_of_fd};
 use crate::stamp::Stamp;
+
+/// What a workspace is compared with. A copy has a manifest of all of it; an overlay works it out for the paths that are asked for.
+pub trait Base: Sync {
+    /// The entry at `path`, a directory's own particulars included.
+    fn find(&self, path: &RelPath) -> Result<Option<Entry>>;
+
+    /// Which entries of the copy may differ from it.
+    fn scan(&self, comparison: &Comparison<'_>) -> Result<Scan>;
+
+    /// Every entry that is written down.
+    fn recorded(&self) -> Result<Vec<(RelPath, Entry)>>;
+
+    /// Changes what is written down.
+    fn rewrite(&self, edits: Edits) -> Result<()>;
+}
 
 /// The name of a workspace's pack.
 pub const PACK: &str = "base.pack";

@@ -51,9 +51,9 @@ impl Checkpoints {
     }
 
     /// Keeps the present state of the comparison's copy as `name`. Where that fails, nothing of it stays.
-    pub fn take(&self, name: &str, comparison: &Comparison<'_>) -> Result<PathBuf> {
+    pub fn take(&self, name: &str, comparison: &Comparison<'_>, base: &Manifest) -> Result<PathBuf> {
         let replaces = self.path(name)?.exists();
-        let taken = self.take_all(name, comparison);
+        let taken = self.take_all(name, comparison, base);
         if taken.is_err() || replaces {
             // Either the error is on its way already, or the checkpoint is there and only room is lost.
             let _ = self.sweep();
@@ -94,12 +94,12 @@ impl Checkpoints {
         files_in(&self.home).into_iter().filter(|p| p.extension().is_some_and(|x| x == SUFFIX)).collect()
     }
 
-    fn take_all(&self, name: &str, comparison: &Comparison<'_>) -> Result<PathBuf> {
+    fn take_all(&self, name: &str, comparison: &Comparison<'_>, base: &Manifest) -> Result<PathBuf> {
         let path = self.path(name)?;
         let objects = self.home.join(OBJECTS);
         std::fs::create_dir_all(&objects).map_err(|e| Error::io("create directory", &objects, e))?;
         let last = self.newest().and_then(|path| Manifest::load(&path).ok());
-        let known = [Some(comparison.manifest), last.as_ref()];
+        let known = [Some(base), last.as_ref()];
         let take = Take {
             comparison,
             known,

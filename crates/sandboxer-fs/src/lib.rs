@@ -1,7 +1,7 @@
 //! The file engine: everything that is done to trees of files, and nothing that knows of sandboxes.
 //!
-//! [`tree::Workspace`] is the way in. It pairs an original with its copy and offers the handful of verbs a strategy needs:
-//! clone, diff, commit in phases, roll back, checkpoint and restore. Below it, each module does one thing: [`root`] confines,
+//! [`space::Space`] is the way in: an original, the tree that is worked in, and the handful of verbs a strategy needs. [`tree::Workspace`] is
+//! one whose tree is a copy. Below it, each module does one thing: [`root`] confines,
 //! [`stamp`] tells whether something was touched, [`manifest`] remembers the base, [`commit`] makes changes real.
 
 pub mod base;
@@ -26,6 +26,8 @@ mod remove;
 pub mod restore;
 pub mod rollback;
 pub mod root;
+mod sealed;
+pub mod space;
 pub mod stamp;
 pub mod tree;
 pub mod xattrs;

@@ -13,6 +13,8 @@ use sandboxer_core::model::{NodeType, RelPath};
 use sandboxer_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::base::Base;
+use crate::diff::{Comparison, Scan, scan};
 use crate::durable;
 use crate::hash::ContentHash;
 use crate::stamp::Stamp;
@@ -282,6 +284,24 @@ impl Manifest {
             }
         }
         writer.finish()
+    }
+}
+
+impl Base for Manifest {
+    fn find(&self, path: &RelPath) -> Result<Option<Entry>> {
+        Manifest::find(self, path)
+    }
+
+    fn scan(&self, comparison: &Comparison<'_>) -> Result<Scan> {
+        scan(comparison, self)
+    }
+
+    fn recorded(&self) -> Result<Vec<(RelPath, Entry)>> {
+        self.below(ROOT, None)
+    }
+
+    fn rewrite(&self, edits: Edits) -> Result<()> {
+        Manifest::rewrite(self, edits)
     }
 }
 

@@ -67,7 +67,7 @@ impl Parked {
 }
 
 /// Removes from the copy what is as it was in the base.
-pub fn park(home: &Path, comparison: &Comparison<'_>) -> Result<Parked> {
+pub fn park(home: &Path, comparison: &Comparison<'_>, base: &Manifest) -> Result<Parked> {
     let parked = match Parked::load(home)? {
         Some(begun) => begun,
         None => {
@@ -77,7 +77,7 @@ pub fn park(home: &Path, comparison: &Comparison<'_>) -> Result<Parked> {
         }
     };
     let mut directories = Vec::new();
-    for (path, entry) in comparison.manifest.below(ROOT, None)? {
+    for (path, entry) in base.below(ROOT, None)? {
         if parked.present.contains(&path) {
             continue;
         }

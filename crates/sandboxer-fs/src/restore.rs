@@ -10,10 +10,11 @@ use rustix::io::Errno;
 use sandboxer_core::model::{NodeType, RelPath};
 use sandboxer_core::{Error, Result};
 
+use crate::base::Base;
 use crate::clone::{dress_dir, link_below, make_link};
 use crate::copy::{self, Meta};
-use crate::diff::{Candidate, Comparison, Delta, Links, Scan, describe_all, pair_renames, scan};
-use crate::manifest::{Edits, Entry, Manifest};
+use crate::diff::{Candidate, Comparison, Delta, Links, Scan, describe_all, pair_renames};
+use crate::manifest::{Edits, Entry};
 use crate::root::{Dir, Root};
 use crate::stamp::Stamp;
 
@@ -53,7 +54,7 @@ pub fn restore(
     source: &mut dyn Source,
     workshop: &Dir,
 ) -> Result<Restored> {
-    let Scan { candidates: mut all, links } = scan(comparison)?;
+    let Scan { candidates: mut all, links } = comparison.base.scan(comparison)?;
     all.sort_by(|a, b| a.path.cmp(&b.path));
     let deltas = describe_all(comparison, all.clone(), &links)?;
     let differing: BTreeSet<_> = deltas.iter().map(|d| d.entry.path.clone()).collect();
@@ -64,7 +65,7 @@ pub fn restore(
         source,
         workshop,
         links: &links,
-        manifest: comparison.manifest,
+        base: comparison.base,
         linked,
         dirs: BTreeMap::new(),
         restored: Restored::default(),
@@ -121,7 +122,7 @@ struct Run<'a> {
     source: &'a mut dyn Source,
     workshop: &'a Dir,
     links: &'a Links,
-    manifest: &'a Manifest,
+    base: &'a dyn Base,
     /// A name of each file that is in place again, or stayed there, by its identity in the manifest.
     linked: BTreeMap<(u64, i64), (RelPath, Entry)>,
     /// Directories that were made or differ, with what they are to be.
@@ -155,7 +156,7 @@ impl Run<'_> {
             if closed {
                 // Not ours to open: what is to be done in it says so better.
                 let _ = fs::chmodat(&parent, path.name(), Mode::RWXU, AtFlags::empty());
-                if let Some(entry) = self.manifest.find(&path)? {
+                if let Some(entry) = self.base.find(&path)? {
                     self.dirs.insert(path, entry);
                 }
             }
@@ -276,7 +277,7 @@ impl Run<'_> {
     fn untouched_name(&self, base: &Entry) -> Result<Option<(RelPath, Entry)>> {
         let group = base.copy.and_then(|copy| self.links.get(&copy.ino));
         let Some(path) = group.and_then(|g| g.untouched.clone()) else { return Ok(None) };
-        let known = self.manifest.find(&path)?.filter(|entry| identity(entry) == identity(base));
+        let known = self.base.find(&path)?.filter(|entry| identity(entry) == identity(base));
         Ok(known.map(|entry| (path, entry)))
     }
 
@@ -307,7 +308,7 @@ impl Run<'_> {
     fn dress_dirs(&mut self, comparison: &Comparison<'_>) -> Result<()> {
         let above: BTreeSet<_> = self.restored.edits.keys().filter_map(RelPath::parent).collect();
         for path in above {
-            if let (false, Some(entry)) = (self.dirs.contains_key(&path), comparison.manifest.find(&path)?) {
+            if let (false, Some(entry)) = (self.dirs.contains_key(&path), comparison.base.find(&path)?) {
                 self.dirs.insert(path, entry);
             }
         }

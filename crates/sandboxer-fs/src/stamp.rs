@@ -88,6 +88,16 @@ impl Stamp {
         self.mode & 0o7777
     }
 
+    /// The same entry at a time that is not known: whatever is found later has moved on from it.
+    pub fn at_unknown_time(self) -> Self {
+        Self { ctime: i64::MIN, ..self }
+    }
+
+    /// Whether it is known what the entry was.
+    pub fn is_known(&self) -> bool {
+        self.ctime != i64::MIN
+    }
+
     /// Whether nothing at all has been done to the entry between two stamps.
     pub fn untouched(&self, later: &Stamp) -> bool {
         self.ctime == later.ctime && self.same_inode(later) && self.same_state(later)

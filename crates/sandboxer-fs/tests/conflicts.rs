@@ -10,7 +10,8 @@ use sandboxer_core::model::{
     CommitRequest, CommitResult, DiffKind, HunkSelection, OnConflict, OpId, RelPath,
 };
 use sandboxer_fs::patch;
-use sandboxer_fs::tree::{Logged, Means, Spec, Workspace};
+use sandboxer_fs::space::{Logged, Means, Space};
+use sandboxer_fs::tree::{Spec, Workspace};
 
 const BASE: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n12\n13\n14\n15\n16\n17\n18\n19\n20\n";
 

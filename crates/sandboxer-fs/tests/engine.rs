@@ -9,7 +9,8 @@ use sandboxer_core::Error;
 use sandboxer_core::model::{CommitRequest, DiffKind, RelPath};
 use sandboxer_fs::commit::{self, CommitFiles};
 use sandboxer_fs::filter::Patterns;
-use sandboxer_fs::tree::{Logged, Means, Spec, Workspace};
+use sandboxer_fs::space::{Logged, Means, Space};
+use sandboxer_fs::tree::{Spec, Workspace};
 
 struct Scene {
     _temp: tempfile::TempDir,

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use sandboxer_core::Error;
 use sandboxer_core::model::{CommitRequest, CommitResult, DiffKind, OpId, RelPath};
-use sandboxer_fs::tree::{Logged, Means, Spec, Workspace};
+use sandboxer_fs::space::{Logged, Means, Space};
+use sandboxer_fs::tree::{Spec, Workspace};
 
 struct Scene {
     temp: tempfile::TempDir,

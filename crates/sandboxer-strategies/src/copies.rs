@@ -16,7 +16,8 @@ use sandboxer_fs::commit::CommitFiles;
 use sandboxer_fs::filter::Patterns;
 use sandboxer_fs::lock::ResourceLock;
 use sandboxer_fs::restore::Restored;
-use sandboxer_fs::tree::{Logged, Spec, Workspace};
+use sandboxer_fs::space::{Logged, Space};
+use sandboxer_fs::tree::{Spec, Workspace};
 
 use crate::options::FileOptions;
 use crate::probe::{self, CannotShare};

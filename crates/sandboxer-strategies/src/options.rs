@@ -7,7 +7,7 @@ use sandboxer_core::model::Resource;
 use sandboxer_core::registry::{StrategyContext, StrategyOptions};
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::filter::Patterns;
-use sandboxer_fs::tree::Means;
+use sandboxer_fs::space::Means;
 use serde_json::Value;
 
 /// Options of a file strategy, from its registration.
@@ -75,6 +75,7 @@ impl FileOptions {
             lock_wait: self.lock_wait.unwrap_or(default.lock_wait),
             progress: context.progress.clone(),
             cancel: context.cancel.clone(),
+            ..default
         }
     }
 

@@ -3,18 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use sandboxer_core::model::{Conflict, DiffEntry, Notice, OpId, RelPath};
-use sandboxer_core::{Error, Result};
+use sandboxer_core::Result;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::diff::Delta;
-use crate::durable;
 use crate::manifest::Entry;
+use crate::sealed;
 use crate::stamp::Stamp;
 use crate::xattrs::Xattrs;
 
 const MAGIC: &[u8; 8] = b"SBXJRNL\x03";
-const CHECKSUM: usize = 32;
 
 /// A commit, ready to be made real.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -169,31 +168,19 @@ impl Journal {
 
 /// Writes a value to `path`, durably and at once, with a checksum.
 pub(super) fn store<T: Serialize>(value: &T, path: &Path) -> Result<()> {
-    let body = postcard::to_stdvec(value).map_err(|e| Error::corrupt(path, e.to_string()))?;
-    let checksum = blake3::hash(&body);
-    durable::write(path, &[MAGIC.as_slice(), &body, checksum.as_bytes()].concat())
+    sealed::store(MAGIC, value, path)
 }
 
 /// Reads the value at `path`; `None` where there is none.
 pub(super) fn load<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Error::io("read", path, e)),
-    };
-    let damaged = |reason: &str| Error::corrupt(path, reason);
-    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("it is no journal of a known version"))?;
-    let end = rest.len().checked_sub(CHECKSUM).ok_or_else(|| damaged("it is too short"))?;
-    if blake3::hash(&rest[..end]).as_bytes() != &rest[end..] {
-        return Err(damaged("its checksum does not match"));
-    }
-    postcard::from_bytes(&rest[..end]).map(Some).map_err(|e| damaged(&e.to_string()))
+    sealed::load(MAGIC, path)
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use sandboxer_core::Error;
     use sandboxer_core::model::DiffKind;
 
     #[test]

@@ -24,8 +24,9 @@ use std::path::{Path, PathBuf};
 use sandboxer_core::model::{CommitResult, DiffEntry, Notice};
 use sandboxer_core::{Error, Result};
 
+use crate::base::Base;
 use crate::durable;
-use crate::manifest::{Edits, Entry, Manifest, ROOT};
+use crate::manifest::{Edits, Entry};
 use crate::root::Root;
 
 pub use journal::{Dress, Journal, Outcome, Settle, Step};
@@ -92,27 +93,28 @@ pub fn is_decided(files: &CommitFiles) -> bool {
     files.journal().exists()
 }
 
-/// Carries out a decided commit and clears up. Without one, clears up what an interrupted one left.
-/// The caller holds the resource's lock.
+/// Carries out a decided commit and clears up. Without one, clears up what an interrupted one left. `applied` hears of it when
+/// everything is in place. The caller holds the resource's lock.
 pub fn finish(
     files: &CommitFiles,
     original: &Root,
-    manifest: &Path,
+    base: &dyn Base,
     copy: &Settling<'_>,
+    applied: &dyn Fn(&Journal) -> Result<()>,
 ) -> Result<CommitResult> {
     let Some(journal) = Journal::load(&files.journal())? else {
         clear(files)?;
         return Ok(CommitResult::default());
     };
     let (outcome, mut edits) = apply::apply(&journal, original, &files.parking())?;
+    applied(&journal)?;
     // What was replaced leaves the original's files before their stamps are taken: its names may be links of files that stay.
     let shelved = undo::shelve(&journal, files)?;
     if let Some(undone) = &journal.undoes {
         undo::forget(files, undone)?;
         restamp(original, &mut edits)?;
     }
-    let base = Manifest::load(manifest)?;
-    refresh_links(&base, &journal, original, &mut edits)?;
+    refresh_links(base, &journal, original, &mut edits)?;
     let unsettled = settle::settle(&journal, original, copy, &mut edits)?;
     let record = undo::record(&journal, &outcome, &edits, shelved, files)?;
     if let (Some(record), Some(operation)) = (&record, &journal.operation) {
@@ -164,8 +166,8 @@ pub fn forget(files: &CommitFiles) -> Result<()> {
     clear(files)
 }
 
-/// The note goes last: as long as it is there, an interrupted clearing can be repeated.
-fn clear(files: &CommitFiles) -> Result<()> {
+/// Removes what an interrupted commit left. The note goes last: as long as it is there, an interrupted clearing can be repeated.
+pub fn clear(files: &CommitFiles) -> Result<()> {
     for path in [files.journal(), files.prepared(), files.note()] {
         durable::discard_temporary(&path)?;
     }
@@ -183,12 +185,12 @@ fn clear(files: &CommitFiles) -> Result<()> {
 }
 
 /// Replacing one name of a file with several changes the stamps of the others, which nobody edited.
-fn refresh_links(base: &Manifest, journal: &Journal, original: &Root, edits: &mut Edits) -> Result<()> {
+fn refresh_links(base: &dyn Base, journal: &Journal, original: &Root, edits: &mut Edits) -> Result<()> {
     let touched: HashSet<u64> = journal.steps.iter().flat_map(linked_inodes).collect();
     if touched.is_empty() {
         return Ok(());
     }
-    for (path, entry) in base.below(ROOT, None)? {
+    for (path, entry) in base.recorded()? {
         let Some(before) = entry.base.filter(|s| touched.contains(&s.ino)) else { continue };
         if edits.contains_key(&path) {
             continue;

@@ -103,7 +103,7 @@ fn leave_metadata(delta: &mut Delta) -> bool {
 /// The content of a file and what it is; `None` where there is no such file.
 fn read_file(root: &Root, path: &RelPath) -> Result<Option<(Vec<u8>, Seen)>> {
     let Some(parent) = root.find_parent(path)? else { return Ok(None) };
-    let Some(fd) = crate::tree::open_regular(&parent, path)? else { return Ok(None) };
+    let Some(fd) = crate::space::open_regular(&parent, path)? else { return Ok(None) };
     let failed = |e: std::io::Error| Error::io("read", root.shown(path), e);
     let seen = describe_content(&fd, &mut Vec::new()).map_err(|e| failed(e.into()))?;
     rustix::fs::seek(&fd, rustix::fs::SeekFrom::Start(0)).map_err(|e| failed(e.into()))?;

@@ -12,10 +12,11 @@ use super::staging::STAGE_THREADS;
 use super::steps::Steps;
 use super::undo::{self, Kept, Record, Touched};
 use super::{CommitFiles, clear};
+use crate::base::Base;
 use crate::diff::{describe_content, original_moved};
 use crate::hash::ContentHash;
 use crate::list;
-use crate::manifest::{Entry, Manifest};
+use crate::manifest::Entry;
 use crate::pool;
 use crate::root::{Dir, Root};
 use crate::stamp::Stamp;
@@ -25,7 +26,7 @@ pub struct Revert<'a> {
     /// The original.
     pub original: &'a Root,
     /// The base.
-    pub manifest: &'a Manifest,
+    pub base: &'a dyn Base,
     /// The workspace's files.
     pub files: &'a CommitFiles,
     /// The operation to take back.
@@ -112,7 +113,7 @@ fn build(job: &Revert<'_>, record: Record, present: &[Option<Stamp>], stage: &St
     }
     let mut before = Vec::with_capacity(record.touched.len());
     for touched in &record.touched {
-        before.push((touched.path.clone(), job.manifest.find(&touched.path)?));
+        before.push((touched.path.clone(), job.base.find(&touched.path)?));
     }
     let other_base = record.touched.iter().filter(|t| !t.found_base());
     let rebased = other_base.map(|t| (t.path.clone(), t.before.clone().map(without_child))).collect();

@@ -15,8 +15,8 @@ use crate::copy::{self, Meta};
 use crate::diff::{Seen, describe_content};
 use crate::manifest::Edits;
 use crate::root::{Dir, Root};
+use crate::space::{open_regular, write_all};
 use crate::stamp::Stamp;
-use crate::tree::{open_regular, write_all};
 
 /// The copy, and where files for it are made.
 pub struct Settling<'a> {
@@ -140,7 +140,7 @@ pub fn mark(job: &Prepare<'_>, marked: &[Marked]) -> Result<()> {
         }
     }
     if !edits.is_empty() {
-        job.comparison.manifest.rewrite(edits)?;
+        job.comparison.base.rewrite(edits)?;
     }
     let holder = Some("it changed while it was being merged; nothing was committed".to_owned());
     changed.map_or(Ok(()), |path| Err(Error::Busy { path, holder }))

@@ -16,8 +16,8 @@ use crate::diff::{Delta, Links, Seen, node_of};
 use crate::hash::ContentHash;
 use crate::pool;
 use crate::root::{Root, stamp_of_fd};
+use crate::space::write_all;
 use crate::stamp::Stamp;
-use crate::tree::write_all;
 use crate::xattrs;
 
 /// Flushing waits for the disk, not for a processor: more threads than cores, so that flushes share a journal commit.
@@ -248,7 +248,7 @@ fn link_original(
         fs::linkat(&parent, kept.name(), stage, to.as_str(), AtFlags::empty())
             .map_err(|e| Error::io("link", original.shown(kept), e))
     });
-    let expected = job.comparison.manifest.find(kept)?.and_then(|e| e.base);
+    let expected = job.comparison.base.find(kept)?.and_then(|e| e.base);
     let found = stage.as_dir()?.stamp(to.as_bytes())?;
     match (linked, expected, found) {
         (Ok(()), Some(base), Some(found)) if base.same_inode(&found) && base.same_state(&found) => Ok(None),

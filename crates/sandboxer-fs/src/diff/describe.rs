@@ -147,6 +147,10 @@ fn base_hash(original: &Root, path: &RelPath, base: &Entry, buffer: &mut Vec<u8>
     }
     let stamp = base.base.filter(Stamp::is_file)?;
     let fd = original.parent_of(path).ok()?.open_file(path.name()).ok()?;
+    if !stamp.is_known() {
+        // All that can be said is whether the sandbox has what the original has now.
+        return copy::hash_fd(&fd, stamp_of_fd(&fd).ok()?.size, buffer).ok();
+    }
     let untouched = || stamp_of_fd(&fd).is_ok_and(|now| stamp.untouched(&now));
     let hash = if untouched() { copy::hash_fd(&fd, stamp.size, buffer).ok()? } else { return None };
     untouched().then_some(hash)
@@ -232,6 +236,9 @@ pub fn original_moved(
         (Some(now), Some(base)) => (now, base),
     };
     let before = base_entry.base.unwrap_or_default();
+    if !before.is_known() {
+        return Ok(Some("changed in the original since the sandbox was made"));
+    }
     if before.untouched(&now) {
         return Ok(None);
     }

@@ -13,9 +13,10 @@ use sandboxer_core::Result;
 use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::model::{DiffEntry, DiffView, RelPath};
 
+use crate::base::Base;
 use crate::filter::Filter;
 use crate::hash::ContentHash;
-use crate::manifest::{Entry, Manifest};
+use crate::manifest::Entry;
 use crate::root::Root;
 use crate::stamp::Stamp;
 use crate::xattrs::Xattrs;
@@ -32,7 +33,7 @@ pub struct Comparison<'a> {
     /// The copy that was worked in.
     pub copy: &'a Root,
     /// The base.
-    pub manifest: &'a Manifest,
+    pub base: &'a dyn Base,
     /// What counts.
     pub filter: &'a Filter,
     /// On how many threads.
@@ -118,7 +119,7 @@ impl Differences {
 
 /// Finds all differences.
 pub fn differences(comparison: &Comparison<'_>) -> Result<Differences> {
-    let Scan { candidates, mut links } = scan(comparison)?;
+    let Scan { candidates, mut links } = comparison.base.scan(comparison)?;
     let mut deltas = describe::describe_all(comparison, candidates, &links)?;
     deltas.sort_by(|a, b| a.entry.path.cmp(&b.entry.path));
     settle_links(&mut links, |path| deltas.binary_search_by(|d| d.entry.path.cmp(path)).is_ok());

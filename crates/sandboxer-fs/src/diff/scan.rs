@@ -10,7 +10,7 @@ use sandboxer_core::model::RelPath;
 use super::Comparison;
 use crate::filter::RESERVED;
 use crate::list::{self, Listed};
-use crate::manifest::{self, Chunk, DirId, Entry};
+use crate::manifest::{self, Chunk, DirId, Entry, Manifest};
 use crate::pool::{self, Queue};
 use crate::root::Dir;
 use crate::stamp::Stamp;
@@ -62,12 +62,12 @@ struct DirTask {
     id: Option<DirId>,
 }
 
-/// Walks the copy against the base.
-pub fn scan(comparison: &Comparison<'_>) -> Result<Scan> {
+/// Walks the copy against its manifest.
+pub fn scan(comparison: &Comparison<'_>, base: &Manifest) -> Result<Scan> {
     let first = vec![DirTask { path: None, id: Some(manifest::ROOT) }];
     let workers = pool::work(comparison.threads, first, Scan::default, |found, task, queue| {
         comparison.cancel.check()?;
-        Walker { comparison, queue, found }.visit(&task)
+        Walker { comparison, base, queue, found }.visit(&task)
     })?;
     Ok(workers.into_iter().reduce(merge).unwrap_or_default())
 }
@@ -85,6 +85,7 @@ fn merge(mut all: Scan, more: Scan) -> Scan {
 
 struct Walker<'a> {
     comparison: &'a Comparison<'a>,
+    base: &'a Manifest,
     queue: &'a Queue<DirTask>,
     found: &'a mut Scan,
 }
@@ -101,7 +102,7 @@ impl Walker<'_> {
             },
             None => self.comparison.copy.dir(None)?,
         };
-        let base = task.id.map(|id| self.comparison.manifest.chunk(id)).transpose()?;
+        let base = task.id.map(|id| self.base.chunk(id)).transpose()?;
         if let (Some(path), Some(chunk)) = (&task.path, &base) {
             self.compare_dir(path, &dir, chunk)?;
         }
@@ -115,7 +116,7 @@ impl Walker<'_> {
             // A new one was told of when it was met.
             return Ok(());
         }
-        let base = id.map(|id| self.comparison.manifest.own(id)).transpose()?;
+        let base = id.map(|id| self.base.own(id)).transpose()?;
         let now = self.comparison.copy.stamp(path)?;
         self.found.candidates.push(Candidate { path: path.clone(), base, now });
         Ok(())
@@ -163,7 +164,7 @@ impl Walker<'_> {
     }
 
     fn deleted(&mut self, path: RelPath, entry: Entry) -> Result<()> {
-        let manifest = self.comparison.manifest;
+        let manifest = self.base;
         let Some(id) = entry.child else {
             // What was never copied cannot have been deleted.
             if entry.copy.is_some() {
@@ -232,10 +233,10 @@ impl Walker<'_> {
         let base = match before {
             Some(Entry { child: Some(id), .. }) if !now.is_dir() => {
                 // What the directory held is gone with it; the entry itself is a change of type.
-                for (path, entry) in self.comparison.manifest.below(id, Some(&path))? {
+                for (path, entry) in self.base.below(id, Some(&path))? {
                     self.found.candidates.push(Candidate { path, base: Some(entry), now: None });
                 }
-                Some(self.comparison.manifest.own(id)?)
+                Some(self.base.own(id)?)
             }
             other => other,
         };

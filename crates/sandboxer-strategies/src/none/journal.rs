@@ -9,7 +9,7 @@ use sandboxer_core::{Error, Result};
 use sandboxer_fs::copy::{Transfer, copy_file};
 use sandboxer_fs::hash::ContentHash;
 use sandboxer_fs::root::Root;
-use sandboxer_fs::{durable, patch, tree};
+use sandboxer_fs::{durable, patch, space};
 use serde::{Deserialize, Serialize};
 
 use super::read_below;
@@ -106,7 +106,7 @@ impl WriteLog {
         };
         // Made beside its place: the state directory may be on another filesystem.
         let temporary = self.announce(path)?;
-        let change = tree::replace_file((&parent, &temporary), &parent, path, content)?;
+        let change = space::replace_file((&parent, &temporary), &parent, path, content)?;
         parent.sync()?;
         self.clear_temporary()?;
         Ok(change)
@@ -160,7 +160,7 @@ impl WriteLog {
         sandboxer_fs::remove_tree(&self.pending())?;
         std::fs::create_dir(self.pending()).map_err(|e| Error::io("create directory", self.pending(), e))?;
         let Some(parent) = self.root.find_parent(path)? else { return Ok(false) };
-        let Some(fd) = tree::open_regular(&parent, path)? else { return Ok(false) };
+        let Some(fd) = space::open_regular(&parent, path)? else { return Ok(false) };
         drop(fd);
         let to = Root::open(self.pending())?.as_dir()?;
         copy_file((&parent, path.name()), (&to, b"old"), Transfer::Prefer, &mut Vec::new())?;

@@ -1,0 +1,211 @@
+//! What an overlay is compared with: the original as it was at an instant, but for the paths that are written down.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sandboxer_core::model::{NodeType, RelPath};
+use sandboxer_core::{Error, Result};
+
+use super::instant::Instant;
+use super::layer::{Layer, Origin};
+use super::records::{Recorded, Records, Says, says};
+use super::touched::{Facts, touched};
+use crate::base::Base;
+use crate::diff::{Candidate, Comparison, Scan};
+use crate::list;
+use crate::manifest::{self, Edits, Entry};
+use crate::root::{Dir, Root};
+use crate::stamp::Stamp;
+use crate::xattrs;
+
+/// The base of one overlay.
+pub struct OverlayBase<'a> {
+    /// The original.
+    pub original: &'a Root,
+    /// When the original was the base.
+    pub instant: &'a Instant,
+    /// Where other paths are written down.
+    pub records: Records,
+    /// What they say.
+    pub recorded: Recorded,
+    /// Where changes are, topmost first.
+    pub layers: Vec<Layer>,
+    /// What others have replaced in the original.
+    pub preserve: Root,
+}
+
+impl OverlayBase<'_> {
+    /// What the original has at `path`, as far as it can be the base.
+    fn in_original(&self, path: &RelPath) -> Result<Option<Entry>> {
+        let Some(parent) = self.original.find_parent(path)? else { return Ok(None) };
+        match parent.stamp(path.name())? {
+            Some(stamp) => self.entry(&parent, path.name(), stamp).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn entry(&self, parent: &Dir, name: &[u8], stamp: Stamp) -> Result<Entry> {
+        let moved = self.instant.is_before(&stamp);
+        let base = if moved { stamp.at_unknown_time() } else { stamp };
+        let mut entry = Entry { name: name.to_vec(), base: Some(base), ..Entry::default() };
+        match stamp.node_type() {
+            NodeType::Symlink => entry.target = parent.read_link(name)?,
+            NodeType::File | NodeType::Directory => entry.xattrs = attributes(parent, name)?,
+            _ => {}
+        }
+        Ok(entry)
+    }
+
+    /// Everything of the base below the directory at `path`.
+    fn below(&self, path: &RelPath) -> Result<BTreeMap<RelPath, Entry>> {
+        let mut found = BTreeMap::new();
+        let mut waiting = vec![path.clone()];
+        while let Some(dir) = waiting.pop() {
+            for path in self.names_in(&dir)? {
+                let Some(entry) = self.find(&path)? else { continue };
+                if entry.node_type() == NodeType::Directory {
+                    waiting.push(path.clone());
+                }
+                found.insert(path, entry);
+            }
+        }
+        Ok(found)
+    }
+
+    fn names_in(&self, dir: &RelPath) -> Result<BTreeSet<RelPath>> {
+        let mut paths = BTreeSet::new();
+        if let Ok(open) = self.original.open_dir(dir) {
+            paths.extend(list::names_and_types(&open)?.into_iter().map(|listed| dir.join(&listed.name)));
+        }
+        let recorded = self.recorded.range(dir.clone()..).take_while(|(path, _)| path.is_within(dir));
+        paths.extend(recorded.map(|(path, _)| path.clone()).filter(|p| p.parent().as_ref() == Some(dir)));
+        Ok(paths)
+    }
+
+    /// Whether an entry was copied up from something else than the original has at its path.
+    fn is_swapped(&self, path: &RelPath, origin: Option<Origin>) -> Result<bool> {
+        let Some(ino) = origin.and_then(|o| o.ino) else { return Ok(false) };
+        let is_it = |root: &Root| Ok(root.stamp(path)?.is_some_and(|stamp| stamp.ino == ino));
+        Ok(!(is_it(self.original)? || is_it(&self.preserve)?))
+    }
+}
+
+fn attributes(parent: &Dir, name: &[u8]) -> Result<xattrs::Xattrs> {
+    use rustix::fs::OFlags;
+    use rustix::io::Errno;
+    match parent.try_open(name, OFlags::RDONLY | OFlags::NONBLOCK, 0) {
+        Ok(fd) => xattrs::read(&fd).map_err(|e| Error::io("read attributes of", parent.shown(name), e)),
+        // What may not be read has none that we could compare.
+        Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::LOOP | Errno::NXIO) => Ok(xattrs::Xattrs::new()),
+        Err(e) => Err(Error::io("open", parent.shown(name), e)),
+    }
+}
+
+impl Base for OverlayBase<'_> {
+    fn find(&self, path: &RelPath) -> Result<Option<Entry>> {
+        match says(&self.recorded, path) {
+            Says::Here(entry) => Ok(entry.clone()),
+            Says::Nothing => Ok(None),
+            Says::Silent => self.in_original(path),
+        }
+    }
+
+    fn scan(&self, comparison: &Comparison<'_>) -> Result<Scan> {
+        let layers: Vec<&Layer> = self.layers.iter().collect();
+        let all = touched(&layers, comparison.threads, comparison.cancel)?;
+        let mut run = Run { base: self, comparison, found: BTreeMap::new(), swapped: BTreeSet::new(), scan: Scan::default() };
+        for (path, facts) in &all.paths {
+            run.visit(path, facts)?;
+        }
+        let Run { found, mut scan, .. } = run;
+        scan.candidates = found.into_values().collect();
+        Ok(scan)
+    }
+
+    fn recorded(&self) -> Result<Vec<(RelPath, Entry)>> {
+        let entries = self.recorded.iter();
+        Ok(entries.filter_map(|(path, entry)| Some((path.clone(), entry.clone()?))).collect())
+    }
+
+    fn rewrite(&self, edits: Edits) -> Result<()> {
+        self.records.update(edits)
+    }
+}
+
+struct Run<'a> {
+    base: &'a OverlayBase<'a>,
+    comparison: &'a Comparison<'a>,
+    found: BTreeMap<RelPath, Candidate>,
+    /// Directories of the original that are others than those the changes were made in.
+    swapped: BTreeSet<RelPath>,
+    scan: Scan,
+}
+
+impl Run<'_> {
+    fn visit(&mut self, path: &RelPath, facts: &Facts) -> Result<()> {
+        self.comparison.cancel.check()?;
+        let now = self.comparison.copy.stamp(path)?;
+        let is_dir = now.is_some_and(|s| s.is_dir());
+        if !self.comparison.filter.passes_all(path, is_dir) {
+            return Ok(());
+        }
+        let base = self.base_of(path, facts, now.as_ref())?;
+        if let Some(now) = now.filter(|now| now.nlink > 1 && !now.is_dir()) {
+            let group = self.scan.links.entry(now.ino).or_default();
+            group.names = group.names.max(facts.links.map_or(now.nlink, |links| links.names));
+        }
+        let was_dir = base.as_ref().is_some_and(|b| b.node_type() == NodeType::Directory);
+        if was_dir && (!is_dir || facts.opaque) {
+            self.hidden_below(path)?;
+        }
+        let untouched = |b: &Entry, now: Stamp| b.copy.is_some_and(|copy| copy.untouched(&now));
+        match (&base, now) {
+            (None, None) => {}
+            (Some(b), Some(now)) if !is_dir && untouched(b, now) => {}
+            _ => drop(self.found.insert(path.clone(), Candidate { path: path.clone(), base, now })),
+        }
+        Ok(())
+    }
+
+    /// The base at `path`; of unknown content where the original is not what the sandbox's entry came from.
+    fn base_of(&mut self, path: &RelPath, facts: &Facts, now: Option<&Stamp>) -> Result<Option<Entry>> {
+        let is_recorded = says(&self.base.recorded, path) != Says::Silent;
+        let base = self.base.find(path)?;
+        if is_recorded {
+            return Ok(base);
+        }
+        let in_swapped = path.parent().is_some_and(|parent| self.swapped.contains(&parent));
+        if in_swapped || self.base.is_swapped(path, facts.origin)? {
+            if base.as_ref().is_some_and(|b| b.node_type() == NodeType::Directory) {
+                self.swapped.insert(path.clone());
+            }
+            return Ok(self.unknown(base, facts, now));
+        }
+        match base {
+            None => Ok(self.unknown(None, facts, now)),
+            known => Ok(known),
+        }
+    }
+
+    /// Something was there when the sandbox changed it, and is there no more or is something else.
+    fn unknown(&self, base: Option<Entry>, facts: &Facts, now: Option<&Stamp>) -> Option<Entry> {
+        if let Some(mut entry) = base {
+            entry.base = entry.base.map(Stamp::at_unknown_time);
+            return Some(entry);
+        }
+        let was_there = facts.origin.is_some() || (facts.whiteout && !facts.entry);
+        let stamp = now.filter(|_| was_there)?.at_unknown_time();
+        Some(Entry { base: Some(stamp), ..Entry::default() })
+    }
+
+    /// What the base has below a directory that is gone or was made anew, and the sandbox does not show.
+    fn hidden_below(&mut self, path: &RelPath) -> Result<()> {
+        for (path, entry) in self.base.below(path)? {
+            let passes = self.comparison.filter.passes_all(&path, entry.node_type() == NodeType::Directory);
+            if passes && self.comparison.copy.stamp(&path)?.is_none() {
+                let candidate = Candidate { path: path.clone(), base: Some(entry), now: None };
+                self.found.entry(path).or_insert(candidate);
+            }
+        }
+        Ok(())
+    }
+}

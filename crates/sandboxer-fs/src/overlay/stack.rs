@@ -1,0 +1,268 @@
+//! The layers of an overlay, and which of them make up the present state and each checkpoint.
+//!
+//! A state is a list of frozen layers. Freezing the upper, going back and forgetting only change lists and rename directories, so they cost the
+//! same however much was changed. The list is written first; what is left to be done is told by what is there, and [`Stack::settle`]
+//! does it. None of this happens while the overlay is mounted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::contract::CancelFlag;
+use sandboxer_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::layer::{Layer, Marks};
+use super::transfer;
+use crate::durable;
+
+/// More layers than this are made one: the kernel takes 500.
+pub const MOST_LAYERS: usize = 400;
+
+/// The number of a frozen layer.
+pub type LayerId = u64;
+
+/// Which layers make up what.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stack {
+    /// The frozen layers of the present state, lowest first.
+    pub layers: Vec<LayerId>,
+    /// Those of each checkpoint.
+    pub checkpoints: BTreeMap<String, Vec<LayerId>>,
+    /// The next number.
+    next: LayerId,
+    /// The upper belongs to a state that was left, and has yet to go.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    leaves_upper: bool,
+}
+
+/// The directories of an overlay.
+#[derive(Clone, Debug)]
+pub struct Places {
+    home: PathBuf,
+}
+
+impl Places {
+    /// Those of the workspace at `home`.
+    pub fn new(home: &Path) -> Self {
+        Self { home: home.to_path_buf() }
+    }
+
+    /// What was changed since the last checkpoint.
+    pub fn upper(&self) -> PathBuf {
+        self.home.join("upper")
+    }
+
+    /// The kernel's.
+    pub fn work(&self) -> PathBuf {
+        self.home.join("work")
+    }
+
+    /// The mount point.
+    pub fn merged(&self) -> PathBuf {
+        self.home.join("merged")
+    }
+
+    /// A link that follows the keeper.
+    pub fn tree(&self) -> PathBuf {
+        self.home.join("tree")
+    }
+
+    /// What others have replaced in the original.
+    pub fn preserve(&self) -> PathBuf {
+        self.home.join("preserve")
+    }
+
+    /// What is to be removed when there is time.
+    pub fn trash(&self) -> PathBuf {
+        self.home.join("trash")
+    }
+
+    /// A frozen layer.
+    pub fn layer(&self, id: LayerId) -> PathBuf {
+        self.layers().join(id.to_string())
+    }
+
+    fn layers(&self) -> PathBuf {
+        self.home.join("layers")
+    }
+
+    fn stack(&self) -> PathBuf {
+        self.home.join("stack.json")
+    }
+
+    /// Makes those that a new overlay has.
+    pub fn make(&self) -> Result<()> {
+        for dir in [self.upper(), self.preserve(), self.layers(), self.merged()] {
+            make_dir(&dir)?;
+        }
+        Ok(())
+    }
+}
+
+fn make_dir(dir: &Path) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(Error::io("create directory", dir, e)),
+        _ => Ok(()),
+    }
+}
+
+impl Stack {
+    /// The stack of the overlay at `places`, with everything in its place.
+    pub fn open(places: &Places) -> Result<Self> {
+        let mut stack = Self::load(places)?;
+        stack.settle(places)?;
+        Ok(stack)
+    }
+
+    /// As it is written down.
+    pub fn load(places: &Places) -> Result<Self> {
+        let path = places.stack();
+        match std::fs::read(&path) {
+            Ok(json) => serde_json::from_slice(&json).map_err(|e| Error::corrupt(&path, e.to_string())),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(e) => Err(Error::io("read", path, e)),
+        }
+    }
+
+    fn store(&self, places: &Places) -> Result<()> {
+        let json = serde_json::to_vec(self).map_err(|e| Error::corrupt(places.stack(), e.to_string()))?;
+        durable::write(&places.stack(), &json)
+    }
+
+    /// Does what was written down and not done yet.
+    pub fn settle(&mut self, places: &Places) -> Result<()> {
+        if let Some(top) = self.layers.last().map(|id| places.layer(*id)).filter(|top| !top.exists()) {
+            rename(&places.upper(), &top)?;
+        }
+        if self.leaves_upper {
+            self.throw_away(places, &places.upper())?;
+            make_upper(self, places)?;
+            self.leaves_upper = false;
+            self.store(places)?;
+        }
+        make_upper(self, places)
+    }
+
+    /// Makes the upper the topmost frozen layer, and that state the checkpoint `name`.
+    pub fn freeze(&mut self, name: &str, places: &Places) -> Result<()> {
+        let id = self.take_number();
+        self.layers.push(id);
+        self.checkpoints.insert(name.to_owned(), self.layers.clone());
+        self.store(places)?;
+        self.settle(places)
+    }
+
+    /// A number for a layer that is copied from a state that stays; see [`Stack::adopt`].
+    pub fn take_number(&mut self) -> LayerId {
+        self.next += 1;
+        self.next
+    }
+
+    /// Makes the present layers with `id`, which is in place, the checkpoint `name`.
+    pub fn adopt(&mut self, name: &str, id: LayerId, places: &Places) -> Result<()> {
+        let layers = self.layers.iter().copied().chain([id]).collect();
+        self.checkpoints.insert(name.to_owned(), layers);
+        self.store(places)
+    }
+
+    /// The layers of the checkpoint `name`.
+    pub fn checkpoint(&self, name: &str) -> Result<&Vec<LayerId>> {
+        self.checkpoints.get(name).ok_or_else(|| Error::not_found("checkpoint", name))
+    }
+
+    /// Leaves the present state for one of the layers `to`.
+    pub fn switch(&mut self, to: Vec<LayerId>, places: &Places) -> Result<()> {
+        self.layers = to;
+        self.leaves_upper = true;
+        self.store(places)?;
+        self.settle(places)?;
+        self.sweep(places)
+    }
+
+    /// Forgets the checkpoint `name`, with what it alone holds.
+    pub fn forget(&mut self, name: &str, places: &Places) -> Result<()> {
+        if self.checkpoints.remove(name).is_some() {
+            self.store(places)?;
+        }
+        self.sweep(places)
+    }
+
+    /// Puts the layers that nothing needs with what is to be removed.
+    fn sweep(&mut self, places: &Places) -> Result<()> {
+        let needed: BTreeSet<LayerId> = self.checkpoints.values().flatten().chain(&self.layers).copied().collect();
+        let there = std::fs::read_dir(places.layers()).map_err(|e| Error::io("list", places.layers(), e))?;
+        for entry in there.flatten() {
+            let id = entry.file_name().to_str().and_then(|name| name.parse::<LayerId>().ok());
+            if !id.is_some_and(|id| needed.contains(&id)) {
+                self.throw_away(places, &entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn throw_away(&mut self, places: &Places, dir: &Path) -> Result<()> {
+        if !dir.exists() {
+            return Ok(());
+        }
+        make_dir(&places.trash())?;
+        let number = std::fs::read_dir(places.trash()).map_or(0, Iterator::count);
+        let mut to = places.trash().join(format!("{number}"));
+        for more in 1.. {
+            if !to.exists() {
+                break;
+            }
+            to = places.trash().join(format!("{number}-{more}"));
+        }
+        rename(dir, &to)
+    }
+
+    /// Where there are too many layers, makes one of them for the present state; the checkpoint `name` is that state too.
+    pub fn squash(&mut self, name: &str, marks: Marks, places: &Places, cancel: &CancelFlag) -> Result<()> {
+        if self.layers.len() <= MOST_LAYERS {
+            return Ok(());
+        }
+        let id = self.take_number();
+        let temporary = places.layers().join(format!("{id}.new"));
+        crate::remove_tree(&temporary)?;
+        make_dir(&temporary)?;
+        let layers = self.layers.iter().rev().map(|id| Layer::open(&places.layer(*id), marks));
+        let layers = layers.collect::<Result<Vec<_>>>()?;
+        transfer::squash(&layers.iter().collect::<Vec<_>>(), &temporary, cancel)?;
+        rename(&temporary, &places.layer(id))?;
+        self.layers = vec![id];
+        self.checkpoints.insert(name.to_owned(), vec![id]);
+        self.store(places)?;
+        self.sweep(places)
+    }
+
+    /// The directories to mount below the upper, topmost first, without the original.
+    pub fn lowers(&self, places: &Places) -> Vec<PathBuf> {
+        self.layers.iter().rev().map(|id| places.layer(*id)).collect()
+    }
+}
+
+/// An upper shows through its own mode and owner at the root of the mount: they are those of the layer below it.
+fn make_upper(stack: &Stack, places: &Places) -> Result<()> {
+    let upper = places.upper();
+    if upper.exists() {
+        return Ok(());
+    }
+    make_dir(&upper)?;
+    match stack.layers.last() {
+        Some(id) => dress_like(&upper, &places.layer(*id)),
+        None => dress_like(&upper, &places.preserve()),
+    }
+}
+
+/// Gives a directory the mode, owner, times and attributes of another.
+pub fn dress_like(dir: &Path, like: &Path) -> Result<()> {
+    let (dir, like) = (crate::root::Root::open(dir)?.as_dir()?, crate::root::Root::open(like)?.as_dir()?);
+    let attributes = crate::xattrs::read(&like).map_err(|e| Error::io("read attributes of", like.shown_self(), e))?;
+    let meta = crate::copy::Meta::of(&like.stamp_self()?, attributes);
+    crate::clone::dress_dir(&dir, &meta).map(drop)
+}
+
+fn rename(from: &Path, to: &Path) -> Result<()> {
+    std::fs::rename(from, to).map_err(|e| Error::io("rename into place", to, e))
+}
