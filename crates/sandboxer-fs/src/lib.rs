@@ -18,6 +18,7 @@ pub mod list;
 pub mod lock;
 pub mod manifest;
 pub mod merge;
+pub mod overlay;
 pub mod pack;
 pub mod park;
 pub mod patch;

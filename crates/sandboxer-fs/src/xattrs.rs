@@ -60,7 +60,9 @@ fn get(fd: std::os::fd::BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<Optio
     }
 }
 
-fn grow(mut call: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
+pub(crate) fn grow(
+    mut call: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
+) -> rustix::io::Result<Vec<u8>> {
     let mut size = LIST_START;
     loop {
         let mut buffer = vec![0; size];

@@ -1,0 +1,124 @@
+//! Which paths an overlay has to say anything about: a walk over its layers, never over the tree below them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sandboxer_core::Result;
+use sandboxer_core::contract::CancelFlag;
+use sandboxer_core::model::RelPath;
+
+use super::layer::{Layer, Meaning, Origin};
+use crate::list;
+use crate::manifest;
+use crate::pool::{self, Queue};
+use crate::root::Dir;
+use crate::stamp::Stamp;
+
+/// Everything that the layers of a stack name, by path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    /// Parents come before what they hold; the root itself is not among them.
+    pub paths: BTreeMap<RelPath, Facts>,
+}
+
+/// What the layers say about one path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Some layer has a whiteout here.
+    pub whiteout: bool,
+    /// Some layer has an opaque directory here.
+    pub opaque: bool,
+    /// Some layer has a file, link, directory or other entry here.
+    pub entry: bool,
+    /// Of the lowest layer that has an entry here: a higher layer's origin is in a lower layer.
+    pub origin: Option<Origin>,
+    /// Of the topmost layer's entry, where that is a file with several names: its inode in the layer, how many names of it
+    /// that layer has, and how many it has altogether.
+    pub links: Option<(u64, u32, u32)>,
+}
+
+/// A name in a layer.
+struct Seen {
+    layer: usize,
+    path: RelPath,
+    stamp: Stamp,
+    meaning: Meaning,
+    origin: Option<Origin>,
+}
+
+struct DirTask {
+    layer: usize,
+    path: Option<RelPath>,
+}
+
+/// Walks the layers, topmost first. What goes away during the walk is left out.
+pub fn touched(layers: &[&Layer], threads: usize, cancel: &CancelFlag) -> Result<Touched> {
+    let first = (0..layers.len()).map(|layer| DirTask { layer, path: None }).collect();
+    let found = pool::work(threads, first, Vec::new, |seen, task, queue| {
+        cancel.check()?;
+        walk_dir(layers[task.layer], &task, queue, seen)
+    })?;
+    let mut seen: Vec<Seen> = found.into_iter().flatten().collect();
+    seen.sort_unstable_by_key(|seen| seen.layer);
+    Ok(gather(seen))
+}
+
+fn walk_dir(layer: &Layer, task: &DirTask, queue: &Queue<DirTask>, seen: &mut Vec<Seen>) -> Result<()> {
+    let Some(dir) = layer.find_dir(task.path.as_ref())? else { return Ok(()) };
+    for listed in list::names_and_types(&dir)? {
+        let path = manifest::join(task.path.as_ref(), &listed.name)?;
+        if let Some(found) = look_at(layer, task.layer, &dir, path)? {
+            if found.stamp.is_dir() {
+                queue.push(DirTask { layer: task.layer, path: Some(found.path.clone()) });
+            }
+            seen.push(found);
+        }
+    }
+    Ok(())
+}
+
+fn look_at(layer: &Layer, number: usize, dir: &Dir, path: RelPath) -> Result<Option<Seen>> {
+    let name = path.name();
+    let Some(stamp) = dir.stamp(name)? else { return Ok(None) };
+    let meaning = layer.meaning(dir, name, &stamp)?;
+    let origin = if meaning == Meaning::Whiteout { None } else { layer.origin(dir, name)? };
+    Ok(Some(Seen { layer: number, path, stamp, meaning, origin }))
+}
+
+/// Puts together what the layers have, which come topmost first.
+fn gather(all: Vec<Seen>) -> Touched {
+    let names = count_names(&all);
+    let mut paths = BTreeMap::<RelPath, Facts>::new();
+    for seen in all {
+        let links = names.get(&(seen.layer, seen.stamp.ino)).filter(|_| has_several_names(&seen));
+        let links = links.map(|&names| (seen.stamp.ino, names, seen.stamp.nlink));
+        let facts = paths.entry(seen.path).or_default();
+        if seen.meaning == Meaning::Whiteout {
+            facts.whiteout = true;
+            continue;
+        }
+        if !facts.entry {
+            facts.links = links;
+        }
+        facts.entry = true;
+        facts.opaque |= seen.meaning == Meaning::Directory { opaque: true };
+        facts.origin = seen.origin;
+    }
+    Touched { paths }
+}
+
+fn count_names(all: &[Seen]) -> HashMap<(usize, u64), u32> {
+    let mut names = HashMap::new();
+    for seen in all.iter().filter(|seen| has_several_names(seen)) {
+        *names.entry((seen.layer, seen.stamp.ino)).or_default() += 1;
+    }
+    names
+}
+
+/// Whiteouts are names of one device, to save inodes: that says nothing.
+fn has_several_names(seen: &Seen) -> bool {
+    seen.meaning == Meaning::Entry && seen.stamp.nlink > 1
+}
+
+#[cfg(test)]
+#[path = "touched_tests.rs"]
+mod tests;
