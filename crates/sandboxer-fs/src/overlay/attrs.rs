@@ -3,7 +3,7 @@
 //! Links and devices have attributes too, and neither can be opened to read them. So an entry is named through the
 //! descriptor of its directory, `/proc/self/fd/N/NAME`, by calls that do not follow a link at its end.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::fs::{self, XattrFlags};
 use rustix::io::Errno;
@@ -31,12 +31,12 @@ pub(super) fn all(dir: &Dir, name: &[u8]) -> Result<Xattrs> {
     collect(&listed.unwrap_or_default(), |attribute| read(dir, name, attribute)).map_err(failed)
 }
 
-/// Every attribute of the directory itself.
-pub(super) fn all_own(dir: &Dir) -> Result<Xattrs> {
-    let failed = |e| Error::io("read attributes of", dir.shown_self(), e);
-    let listed = absent(xattrs::grow(|buffer| fs::flistxattr(dir, buffer))).map_err(failed)?;
-    let read = |attribute: &[u8]| absent(xattrs::grow(|buffer| fs::fgetxattr(dir, attribute, buffer)));
-    collect(&listed.unwrap_or_default(), read).map_err(failed)
+/// Every attribute of something open.
+pub(super) fn all_of(fd: impl AsFd) -> rustix::io::Result<Xattrs> {
+    let fd = fd.as_fd();
+    let listed = absent(xattrs::grow(|buffer| fs::flistxattr(fd, buffer)))?;
+    let read = |attribute: &[u8]| absent(xattrs::grow(|buffer| fs::fgetxattr(fd, attribute, buffer)));
+    collect(&listed.unwrap_or_default(), read)
 }
 
 /// Sets one attribute.

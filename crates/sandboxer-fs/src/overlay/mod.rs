@@ -4,5 +4,8 @@
 //! module reads, compares or copies such directories by name; nothing here mounts, and nothing here knows of sandboxes.
 
 mod attrs;
+mod copier;
 pub mod layer;
 pub mod touched;
+pub mod transfer;
+pub mod view;
