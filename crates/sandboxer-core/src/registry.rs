@@ -18,12 +18,19 @@ pub struct StrategyContext {
     pub progress: Arc<dyn Progress>,
     /// Looked at between entries.
     pub cancel: CancelFlag,
+    /// The program that keepers are started from; without it, what needs one does not work.
+    pub program: Option<PathBuf>,
 }
 
 impl StrategyContext {
     /// A context that tells nobody and is never cancelled.
     pub fn quiet(home: impl Into<PathBuf>) -> Self {
-        Self { home: home.into(), progress: Arc::new(NoProgress), cancel: CancelFlag::default() }
+        Self {
+            home: home.into(),
+            progress: Arc::new(NoProgress),
+            cancel: CancelFlag::default(),
+            program: None,
+        }
     }
 }
 

@@ -108,6 +108,7 @@ fn open(home: &Path, memory: &Arc<Memory>) -> SandboxManager {
         progress: Arc::new(NoProgress),
         cancel: CancelFlag::default(),
         on_removal: Arc::new(|_| {}),
+        program: None,
         remove_tree: |path| std::fs::remove_dir_all(path).map_err(|error| Error::io("remove", path, error)),
     })
     .unwrap()

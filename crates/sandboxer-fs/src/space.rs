@@ -4,7 +4,7 @@
 //! writing, comparing and committing are the same for both, over a [`Base`] that each of them has in its own way.
 
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,22 +56,22 @@ impl Default for Means {
 
 /// Workspaces that look through to the same original, and go on seeing what they saw when a commit changes it.
 pub trait Neighbours: Send + Sync {
-    /// Called before a commit is decided. An error stops it.
-    fn keep_old(&self, original: &Root, journal: &Journal) -> Result<()>;
+    /// Called before the commit of the workspace at `committer` is decided. An error stops it.
+    fn keep_old(&self, committer: &Path, original: &Root, journal: &Journal) -> Result<()>;
 
     /// Called when a decided commit has been carried out, and again if that was interrupted.
-    fn hide_new(&self, original: &Root, journal: &Journal) -> Result<()>;
+    fn hide_new(&self, committer: &Path, original: &Root, journal: &Journal) -> Result<()>;
 }
 
 /// Nobody else looks.
 pub struct Nobody;
 
 impl Neighbours for Nobody {
-    fn keep_old(&self, _: &Root, _: &Journal) -> Result<()> {
+    fn keep_old(&self, _: &Path, _: &Root, _: &Journal) -> Result<()> {
         Ok(())
     }
 
-    fn hide_new(&self, _: &Root, _: &Journal) -> Result<()> {
+    fn hide_new(&self, _: &Path, _: &Root, _: &Journal) -> Result<()> {
         Ok(())
     }
 }
@@ -173,13 +173,7 @@ pub trait Space {
 
     /// Replaces the content of a file, or makes it and the directories above it.
     fn write(&self, path: &RelPath, content: &[u8]) -> Result<Change> {
-        let pair = self.pair();
-        pair.check_inside(path)?;
-        let parent = match path.parent() {
-            Some(parent) => pair.copy.create_dirs(&parent, 0o777)?,
-            None => pair.copy.as_dir()?,
-        };
-        pair.with_workshop(|workshop| replace_file((workshop, "writing"), &parent, path, content))
+        replace_in(self.pair(), path, content)
     }
 
     /// Everything that differs from the base.
@@ -251,10 +245,10 @@ pub trait Space {
     /// Makes what was prepared real; clears up where nothing was. The caller holds the lock. Where `logged` was finished
     /// before, it says again what it did.
     fn finish(&self, logged: &Logged) -> Result<CommitResult> {
-        let Pair { original, means, .. } = self.pair();
+        let Pair { home, original, means, .. } = self.pair();
         let files = self.pair().files();
         if let Some(prepared) = Journal::load(&files.prepared())? {
-            means.neighbours.keep_old(original, &prepared)?;
+            means.neighbours.keep_old(home, original, &prepared)?;
         }
         commit::decide(&files)?;
         let decided = commit::is_decided(&files);
@@ -275,7 +269,8 @@ pub trait Space {
             return commit::clear(&files).map(|()| CommitResult::default());
         }
         let base = self.base()?;
-        let hide_new = |journal: &Journal| pair.means.neighbours.hide_new(&pair.original, journal);
+        let hide_new =
+            |journal: &Journal| pair.means.neighbours.hide_new(&pair.home, &pair.original, journal);
         pair.with_workshop(|workshop| {
             let copy = Settling { copy: &pair.copy, workshop };
             commit::finish(&files, &pair.original, base.as_ref(), &copy, &hide_new)
@@ -291,6 +286,16 @@ pub trait Space {
     fn abort(&self) -> Result<()> {
         commit::abort(&self.pair().files())
     }
+}
+
+/// Replaces the content of a file of the tree that is worked in.
+pub(crate) fn replace_in(pair: &Pair, path: &RelPath, content: &[u8]) -> Result<Change> {
+    pair.check_inside(path)?;
+    let parent = match path.parent() {
+        Some(parent) => pair.copy.create_dirs(&parent, 0o777)?,
+        None => pair.copy.as_dir()?,
+    };
+    pair.with_workshop(|workshop| replace_file((workshop, "writing"), &parent, path, content))
 }
 
 /// Opens a regular file; `None` where nothing is there. Links and pipes are refused, not followed.

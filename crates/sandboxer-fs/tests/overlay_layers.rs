@@ -25,9 +25,15 @@ use sandboxer_fs::root::Root;
 struct Mounted(PathBuf);
 
 impl Mounted {
-    fn mount(point: &Path, marks: Marks, lower: &[PathBuf], upper: Option<(&Path, &Path)>) -> Result<Self, String> {
+    fn mount(
+        point: &Path,
+        marks: Marks,
+        lower: &[PathBuf],
+        upper: Option<(&Path, &Path)>,
+    ) -> Result<Self, String> {
         let lower: Vec<_> = lower.iter().map(|path| path.to_str().unwrap()).collect();
-        let mut options = format!("lowerdir={},redirect_dir=nofollow,index=off,metacopy=off", lower.join(":"));
+        let mut options =
+            format!("lowerdir={},redirect_dir=nofollow,index=off,metacopy=off", lower.join(":"));
         if let Some((upper, work)) = upper {
             options += &format!(",upperdir={},workdir={},volatile", upper.display(), work.display());
         }
@@ -35,7 +41,8 @@ impl Mounted {
             options += ",userxattr";
         }
         fs::create_dir_all(point).unwrap();
-        let mount = Command::new("mount").args(["-t", "overlay", "overlay", "-o", &options]).arg(point).output();
+        let mount =
+            Command::new("mount").args(["-t", "overlay", "overlay", "-o", &options]).arg(point).output();
         match mount {
             Ok(output) if output.status.success() => Ok(Self(point.to_path_buf())),
             Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
@@ -231,7 +238,8 @@ struct Shown {
 }
 
 fn snapshot(root: &Path, path: &Path, shown: &mut BTreeMap<PathBuf, Shown>) {
-    let stat = fs::symlink_metadata(path).unwrap_or_else(|e| panic!("{} is listed only: {e}", path.display()));
+    let stat =
+        fs::symlink_metadata(path).unwrap_or_else(|e| panic!("{} is listed only: {e}", path.display()));
     shown.insert(path.strip_prefix(root).unwrap().to_path_buf(), look(path, &stat));
     if stat.is_dir() {
         for entry in fs::read_dir(path).unwrap() {
@@ -325,7 +333,11 @@ fn compare_entry(view: &View<'_>, path: &RelPath, entry: &Shown) {
     assert_eq!(found.stamp.ino, stat.ino(), "{path}");
     let there = Shown { attributes: BTreeMap::new(), ..look(&place, &stat) };
     let through_mount = (entry.mode, entry.owner, entry.size, entry.modified, &entry.content);
-    assert_eq!((there.mode, there.owner, there.size, there.modified, &there.content), through_mount, "{path}");
+    assert_eq!(
+        (there.mode, there.owner, there.size, there.modified, &there.content),
+        through_mount,
+        "{path}"
+    );
 }
 
 /// Every path that an operation may have named, and some below.
@@ -359,7 +371,9 @@ fn a_squashed_stack_shows_the_same_over_anything() {
 
 fn count_below(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
-    entries.map(|entry| 1 + if entry.file_type().unwrap().is_dir() { count_below(&entry.path()) } else { 0 }).sum()
+    entries
+        .map(|entry| 1 + if entry.file_type().unwrap().is_dir() { count_below(&entry.path()) } else { 0 })
+        .sum()
 }
 
 #[test]
@@ -395,7 +409,8 @@ fn the_kernels_origins_name_the_inodes_of_the_bottom() {
     if !can_mount("the_kernels_origins_name_the_inodes_of_the_bottom", Marks::Trusted) {
         return;
     }
-    let first = vec![Op::Write("a/a/a".into(), 1), Op::Chmod("b/b".into(), 0o700), Op::Write("new".into(), 1)];
+    let first =
+        vec![Op::Write("a/a/a".into(), 1), Op::Chmod("b/b".into(), 0o700), Op::Write("new".into(), 1)];
     let second = vec![Op::Write("a/a/a".into(), 2), Op::Write("new".into(), 2)];
     let stack = Stack::make(Marks::Trusted, &[first, second]);
     let found = facts(&stack, &stack.layers);

@@ -1,12 +1,10 @@
 //! The strategy behind `filesystem_copy` and `copy_on_write`: a copy of the resource, compared with its base.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use sandboxer_core::contract::{Capabilities, SandboxStrategy};
 use sandboxer_core::model::{
-    Change, CheckpointId, CommitRequest, CommitResult, DiffView, Part, Phase, PlanId, RelPath, Resource,
+    Change, CheckpointId, CommitRequest, CommitResult, DiffView, Part, PlanId, RelPath, Resource,
     RollbackResult, SandboxRef,
 };
 use sandboxer_core::registry::{StrategyContext, StrategyOptions};
@@ -14,12 +12,12 @@ use sandboxer_core::{Error, Result};
 use sandboxer_fs::checkpoint::Checkpoints;
 use sandboxer_fs::commit::CommitFiles;
 use sandboxer_fs::filter::Patterns;
-use sandboxer_fs::lock::ResourceLock;
 use sandboxer_fs::restore::Restored;
-use sandboxer_fs::space::{Logged, Space};
+use sandboxer_fs::space::Space;
 use sandboxer_fs::tree::{Spec, Workspace};
 
 use crate::options::FileOptions;
+use crate::phases::Phases;
 use crate::probe::{self, CannotShare};
 use crate::scratch::{self, NewWorkspace};
 
@@ -41,8 +39,7 @@ pub struct CopyStrategy {
     mode: Mode,
     options: FileOptions,
     context: StrategyContext,
-    /// Locks held from prepare to finish, by workspace.
-    held: Mutex<HashMap<PathBuf, ResourceLock>>,
+    phases: Phases,
 }
 
 /// What both can do.
@@ -66,7 +63,7 @@ impl CopyStrategy {
     /// A strategy called `name`.
     pub fn new(name: &str, mode: Mode, options: &StrategyOptions, context: &StrategyContext) -> Result<Self> {
         let options = FileOptions::parse(name, options)?;
-        Ok(Self { name: name.to_owned(), mode, options, context: context.clone(), held: Mutex::default() })
+        Ok(Self { name: name.to_owned(), mode, options, context: context.clone(), phases: Phases::default() })
     }
 
     fn open(&self, sandbox: &SandboxRef) -> Result<Workspace> {
@@ -125,44 +122,15 @@ impl CopyStrategy {
         let space = Workspace::unpark(home, self.options.means(&self.context))?;
         Ok(reference(plan, resource, &self.name, home, &space.path()))
     }
-
-    fn hold(&self, home: PathBuf, lock: ResourceLock) {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(home, lock);
-    }
-
-    fn let_go(&self, home: &Path) -> Option<ResourceLock> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(home)
-    }
-
-    fn prepare(
-        &self,
-        space: &Workspace,
-        home: PathBuf,
-        request: &CommitRequest,
-        logged: &Logged,
-    ) -> Result<CommitResult> {
-        let lock = space.lock()?;
-        let prepared = space.prepare(request, logged)?;
-        self.hold(home, lock);
-        Ok(prepared)
-    }
-
-    fn finish(&self, space: &Workspace, home: &Path, logged: &Logged) -> Result<CommitResult> {
-        let _lock = match self.let_go(home) {
-            Some(lock) => lock,
-            None => space.lock()?,
-        };
-        space.finish(logged)
-    }
-
-    fn whole(&self, space: &Workspace, request: &CommitRequest, logged: &Logged) -> Result<CommitResult> {
-        let _lock = space.lock()?;
-        space.prepare(request, logged)?;
-        space.finish(logged)
-    }
 }
 
-fn reference(plan: &PlanId, resource: &Resource, name: &str, home: &Path, path: &Path) -> SandboxRef {
+pub(crate) fn reference(
+    plan: &PlanId,
+    resource: &Resource,
+    name: &str,
+    home: &Path,
+    path: &Path,
+) -> SandboxRef {
     SandboxRef::new(plan.clone(), resource.id.clone(), name)
         .with_path("path", path)
         .with_path("base", resource.path())
@@ -170,18 +138,14 @@ fn reference(plan: &PlanId, resource: &Resource, name: &str, home: &Path, path: 
         .with_path("dir", home)
 }
 
-fn logged_as(sandbox: &SandboxRef) -> Logged {
-    Logged { operation: sandbox.operation(), undo: sandbox.undo() }
-}
-
-fn home_of(sandbox: &SandboxRef) -> Result<PathBuf> {
+pub(crate) fn home_of(sandbox: &SandboxRef) -> Result<PathBuf> {
     let dir = sandbox.text("dir").map(PathBuf::from);
     dir.ok_or_else(|| Error::corrupt(sandbox.resource_id.as_str(), "its ref has no directory"))
 }
 
 /// What of the filesystem a resource is: a directory, or one name in its parent. Of `ours`, what lies inside is left out:
 /// a workspace would be copied into itself.
-fn spec_of(resource: &Resource, mut patterns: Patterns, ours: &[PathBuf]) -> Result<Spec> {
+pub(crate) fn spec_of(resource: &Resource, mut patterns: Patterns, ours: &[PathBuf]) -> Result<Spec> {
     use std::os::unix::ffi::OsStrExt;
     let path = resource.path();
     scratch::require(path)?;
@@ -201,7 +165,7 @@ fn spec_of(resource: &Resource, mut patterns: Patterns, ours: &[PathBuf]) -> Res
     Ok(Spec { original, patterns, reflink: false, keep_base: 0 })
 }
 
-fn no_fallback(resource: &Resource) -> bool {
+pub(crate) fn no_fallback(resource: &Resource) -> bool {
     resource.properties.get("no_fallback").is_some_and(|v| v == true)
 }
 
@@ -248,18 +212,7 @@ impl SandboxStrategy for CopyStrategy {
     }
 
     fn commit(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
-        let space = self.open(sandbox)?;
-        let home = home_of(sandbox)?;
-        match request.phase {
-            Phase::Whole => self.whole(&space, request, &logged_as(sandbox)),
-            Phase::Prepare => self.prepare(&space, home, request, &logged_as(sandbox)),
-            Phase::Finish => self.finish(&space, &home, &logged_as(sandbox)),
-            Phase::Abort => {
-                let aborted = space.abort();
-                drop(self.let_go(&home));
-                aborted.map(|()| CommitResult::default())
-            }
-        }
+        self.phases.commit(&self.open(sandbox)?, sandbox, request)
     }
 
     fn rollback(&self, sandbox: &SandboxRef) -> Result<RollbackResult> {
@@ -289,20 +242,20 @@ impl SandboxStrategy for CopyStrategy {
         if home.exists() {
             // A stage on another filesystem goes with the workspace. A decided commit is finished first.
             match Workspace::open(&home, self.options.means(&self.context)) {
-                Ok(space) => match space.abort() {
-                    Err(Error::Refused { .. }) => drop(self.finish(&space, &home, &Logged::default())?),
-                    // Any other failure must not end in a commit of what was only prepared.
-                    aborted => aborted?,
-                },
+                Ok(space) => self.phases.end(&space)?,
                 Err(_) => sandboxer_fs::commit::forget(&CommitFiles::new(&home))?,
             }
         }
-        drop(self.let_go(&home));
+        drop(self.phases.let_go(&home));
         sandboxer_fs::remove_tree(&home)
     }
 }
 
-fn rollback_result(checkpoint_id: Option<CheckpointId>, restored: &Restored, done: &str) -> RollbackResult {
+pub(crate) fn rollback_result(
+    checkpoint_id: Option<CheckpointId>,
+    restored: &Restored,
+    done: &str,
+) -> RollbackResult {
     let entries = if restored.count == 1 { "entry" } else { "entries" };
     let mut message = format!("{done}: {} {entries} changed back", restored.count);
     if let Some(first) = restored.gone.first() {

@@ -10,6 +10,8 @@ use sandboxer_fs::filter::Patterns;
 use sandboxer_fs::space::Means;
 use serde_json::Value;
 
+use crate::overlay::Watchers;
+
 /// Options of a file strategy, from its registration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileOptions {
@@ -25,6 +27,8 @@ pub struct FileOptions {
     pub lock_wait: Option<Duration>,
     /// How many bytes of base content a workspace keeps for merging.
     pub keep_base: u64,
+    /// Whether an overlay may lose what was written last when the machine goes down.
+    pub volatile: bool,
 }
 
 /// Enough for the sources of most projects; a create writes that much more at the most.
@@ -39,6 +43,7 @@ impl Default for FileOptions {
             scratch: None,
             lock_wait: None,
             keep_base: KEEP_BASE,
+            volatile: true,
         }
     }
 }
@@ -61,6 +66,13 @@ impl FileOptions {
                     parsed.lock_wait = Some(Duration::from_millis(value.as_u64().ok_or_else(wrong)?));
                 }
                 "keep_base" => parsed.keep_base = value.as_u64().ok_or_else(wrong)?,
+                "durability" => {
+                    parsed.volatile = match value.as_str() {
+                        Some("volatile") => true,
+                        Some("strict") => false,
+                        _ => return Err(wrong()),
+                    }
+                }
                 _ => return Err(Error::usage(format!("strategy {name:?} has no option {key:?}"))),
             }
         }
@@ -75,7 +87,7 @@ impl FileOptions {
             lock_wait: self.lock_wait.unwrap_or(default.lock_wait),
             progress: context.progress.clone(),
             cancel: context.cancel.clone(),
-            ..default
+            neighbours: Watchers::of(context),
         }
     }
 

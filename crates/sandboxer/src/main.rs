@@ -5,5 +5,6 @@ mod cli;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    sandboxer_keeper::serve_if_asked();
     cli::main()
 }

@@ -12,7 +12,7 @@ use sandboxer_core::contract::{CancelFlag, LocalPermissions, NoProgress, Permiss
 use sandboxer_core::registry::{StrategyOptions, StrategyRegistry};
 use sandboxer_core::service::{ManagerParts, SandboxManager};
 use sandboxer_core::types::ResourceTypes;
-use sandboxer_strategies::{copy_on_write, filesystem_copy, none};
+use sandboxer_strategies::{copy_on_write, filesystem_copy, none, overlay};
 use serde_json::json;
 
 /// What a manager is made of, as far as callers differ.
@@ -31,6 +31,8 @@ pub struct Setup {
     pub cancel: CancelFlag,
     /// Hears of everything that is removed to keep within the budgets.
     pub on_removal: Arc<dyn Fn(&str) + Send + Sync>,
+    /// The program that keepers are started from: one whose `main` begins with [`sandboxer_keeper::serve_if_asked`].
+    pub program: Option<PathBuf>,
 }
 
 impl Setup {
@@ -44,6 +46,7 @@ impl Setup {
             progress: Arc::new(NoProgress),
             cancel: CancelFlag::default(),
             on_removal: Arc::new(|_| {}),
+            program: None,
         }
     }
 }
@@ -51,7 +54,7 @@ impl Setup {
 /// Every built-in strategy, then the custom ones of the settings.
 pub fn registry(settings: &Settings) -> Result<StrategyRegistry> {
     let mut registry = StrategyRegistry::new();
-    for mut entry in [filesystem_copy::entry(), copy_on_write::entry(), none::entry()] {
+    for mut entry in [filesystem_copy::entry(), copy_on_write::entry(), none::entry(), overlay::entry()] {
         entry.options = file_options(settings);
         registry.register(entry)?;
     }
@@ -88,7 +91,8 @@ pub fn open(setup: Setup) -> Result<SandboxManager> {
         progress: setup.progress,
         cancel: setup.cancel,
         on_removal: setup.on_removal,
-        remove_tree: sandboxer_fs::remove_tree,
+        program: setup.program,
+        remove_tree: overlay::remove_workspace,
     })
 }
 
@@ -116,7 +120,7 @@ mod tests {
     fn the_built_ins_go_by_their_names() {
         let registry = registry(&Settings::default()).unwrap();
         let names: Vec<&str> = registry.entries().map(|e| e.name.as_str()).collect();
-        assert_eq!(names, ["copy_on_write", "filesystem_copy", "none"]);
+        assert_eq!(names, ["copy_on_write", "filesystem_copy", "none", "overlay"]);
         assert!(!registry.get("none").unwrap().capabilities.isolates);
     }
 

@@ -31,6 +31,9 @@ const MAKER_POLL: Duration = Duration::from_millis(10);
 /// The property that tells a strategy not to fall back to another.
 const NO_FALLBACK: &str = "no_fallback";
 
+/// The property that tells a strategy for which sandbox it makes a workspace: what they share, they share by that.
+const MADE_FOR: &str = "sandbox";
+
 /// Marks the ref of a workspace that no strategy has made yet.
 const UNMADE: &str = "unmade";
 
@@ -208,7 +211,9 @@ impl SandboxManager {
 
     fn make_workspace(&self, sandbox: &Sandbox, workspace: &mut Workspace) -> Result<()> {
         let requested = workspace.requested_strategy.as_str();
-        let made = self.strategy(requested)?.create(&sandbox.plan_id, &workspace.resource)?;
+        let mut resource = workspace.resource.clone();
+        resource.properties.insert(MADE_FOR.to_owned(), Value::String(sandbox.id.to_string()));
+        let made = self.strategy(requested)?.create(&sandbox.plan_id, &resource)?;
         if made.strategy_name != requested {
             let why = made.text("fallback_reason").unwrap_or("no reason given").to_owned();
             if workspace.resource.properties.contains_key(NO_FALLBACK) {

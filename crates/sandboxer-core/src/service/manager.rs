@@ -34,6 +34,8 @@ pub struct ManagerParts {
     pub cancel: CancelFlag,
     /// Hears, in words, of everything that is removed to keep within the budgets.
     pub on_removal: Arc<dyn Fn(&str) + Send + Sync>,
+    /// The program that keepers are started from.
+    pub program: Option<PathBuf>,
     /// Removes a file, or a directory with everything in it, following no link, however deep it is. Missing is fine.
     pub remove_tree: fn(&Path) -> Result<()>,
 }
@@ -100,6 +102,7 @@ impl SandboxManager {
             home: self.parts.home.clone(),
             progress: self.parts.progress.clone(),
             cancel: self.parts.cancel.clone(),
+            program: self.parts.program.clone(),
         };
         let strategy = self.parts.registry.open(name, &context)?;
         opened.insert(name.to_owned(), strategy.clone());

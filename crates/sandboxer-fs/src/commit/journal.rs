@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use sandboxer_core::model::{Conflict, DiffEntry, Notice, OpId, RelPath};
 use sandboxer_core::Result;
+use sandboxer_core::model::{Conflict, DiffEntry, Notice, OpId, RelPath};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

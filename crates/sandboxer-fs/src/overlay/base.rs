@@ -12,7 +12,7 @@ use super::touched::{Facts, touched};
 use crate::base::Base;
 use crate::diff::{Candidate, Comparison, Scan};
 use crate::list;
-use crate::manifest::{self, Edits, Entry};
+use crate::manifest::{Edits, Entry};
 use crate::root::{Dir, Root};
 use crate::stamp::Stamp;
 use crate::xattrs;
@@ -35,7 +35,7 @@ pub struct OverlayBase<'a> {
 
 impl OverlayBase<'_> {
     /// What the original has at `path`, as far as it can be the base.
-    fn in_original(&self, path: &RelPath) -> Result<Option<Entry>> {
+    pub(super) fn in_original(&self, path: &RelPath) -> Result<Option<Entry>> {
         let Some(parent) = self.original.find_parent(path)? else { return Ok(None) };
         match parent.stamp(path.name())? {
             Some(stamp) => self.entry(&parent, path.name(), stamp).map(Some),
@@ -84,18 +84,21 @@ impl OverlayBase<'_> {
     /// Whether an entry was copied up from something else than the original has at its path.
     fn is_swapped(&self, path: &RelPath, origin: Option<Origin>) -> Result<bool> {
         let Some(ino) = origin.and_then(|o| o.ino) else { return Ok(false) };
-        let is_it = |root: &Root| Ok(root.stamp(path)?.is_some_and(|stamp| stamp.ino == ino));
+        let is_it = |root: &Root| root.stamp(path).map(|found| found.is_some_and(|stamp| stamp.ino == ino));
         Ok(!(is_it(self.original)? || is_it(&self.preserve)?))
     }
 }
 
-fn attributes(parent: &Dir, name: &[u8]) -> Result<xattrs::Xattrs> {
+/// The attributes of an entry, as far as they may be read.
+pub(super) fn attributes(parent: &Dir, name: &[u8]) -> Result<xattrs::Xattrs> {
     use rustix::fs::OFlags;
     use rustix::io::Errno;
     match parent.try_open(name, OFlags::RDONLY | OFlags::NONBLOCK, 0) {
         Ok(fd) => xattrs::read(&fd).map_err(|e| Error::io("read attributes of", parent.shown(name), e)),
         // What may not be read has none that we could compare.
-        Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::LOOP | Errno::NXIO) => Ok(xattrs::Xattrs::new()),
+        Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::LOOP | Errno::NXIO) => {
+            Ok(xattrs::Xattrs::new())
+        }
         Err(e) => Err(Error::io("open", parent.shown(name), e)),
     }
 }
@@ -112,7 +115,13 @@ impl Base for OverlayBase<'_> {
     fn scan(&self, comparison: &Comparison<'_>) -> Result<Scan> {
         let layers: Vec<&Layer> = self.layers.iter().collect();
         let all = touched(&layers, comparison.threads, comparison.cancel)?;
-        let mut run = Run { base: self, comparison, found: BTreeMap::new(), swapped: BTreeSet::new(), scan: Scan::default() };
+        let mut run = Run {
+            base: self,
+            comparison,
+            found: BTreeMap::new(),
+            swapped: BTreeSet::new(),
+            scan: Scan::default(),
+        };
         for (path, facts) in &all.paths {
             run.visit(path, facts)?;
         }
@@ -151,7 +160,7 @@ impl Run<'_> {
         let base = self.base_of(path, facts, now.as_ref())?;
         if let Some(now) = now.filter(|now| now.nlink > 1 && !now.is_dir()) {
             let group = self.scan.links.entry(now.ino).or_default();
-            group.names = group.names.max(facts.links.map_or(now.nlink, |links| links.names));
+            group.names = group.names.max(facts.links.map_or(now.nlink, |(_, names, _)| names));
         }
         let was_dir = base.as_ref().is_some_and(|b| b.node_type() == NodeType::Directory);
         if was_dir && (!is_dir || facts.opaque) {

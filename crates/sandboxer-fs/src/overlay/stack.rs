@@ -190,7 +190,8 @@ impl Stack {
 
     /// Puts the layers that nothing needs with what is to be removed.
     fn sweep(&mut self, places: &Places) -> Result<()> {
-        let needed: BTreeSet<LayerId> = self.checkpoints.values().flatten().chain(&self.layers).copied().collect();
+        let needed: BTreeSet<LayerId> =
+            self.checkpoints.values().flatten().chain(&self.layers).copied().collect();
         let there = std::fs::read_dir(places.layers()).map_err(|e| Error::io("list", places.layers(), e))?;
         for entry in there.flatten() {
             let id = entry.file_name().to_str().and_then(|name| name.parse::<LayerId>().ok());
@@ -258,7 +259,8 @@ fn make_upper(stack: &Stack, places: &Places) -> Result<()> {
 /// Gives a directory the mode, owner, times and attributes of another.
 pub fn dress_like(dir: &Path, like: &Path) -> Result<()> {
     let (dir, like) = (crate::root::Root::open(dir)?.as_dir()?, crate::root::Root::open(like)?.as_dir()?);
-    let attributes = crate::xattrs::read(&like).map_err(|e| Error::io("read attributes of", like.shown_self(), e))?;
+    let attributes =
+        crate::xattrs::read(&like).map_err(|e| Error::io("read attributes of", like.shown_self(), e))?;
     let meta = crate::copy::Meta::of(&like.stamp_self()?, attributes);
     crate::clone::dress_dir(&dir, &meta).map(drop)
 }

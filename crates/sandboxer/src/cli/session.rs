@@ -80,6 +80,7 @@ impl App {
             progress: progress::for_terminal(self.quiet || self.ui.json),
             cancel: signals.cancel_flag(),
             on_removal: self.ui.removal_teller(),
+            program: std::env::current_exe().ok(),
             ..Setup::quiet(&self.places.home)
         };
         let manager = wiring::open(setup)?;

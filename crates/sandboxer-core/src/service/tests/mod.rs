@@ -61,6 +61,7 @@ impl World {
     fn parts(&self) -> ManagerParts {
         let removals = self.removals.clone();
         ManagerParts {
+            program: None,
             on_removal: Arc::new(move |told| removals.lock().unwrap().push(told.to_owned())),
             home: self.home(),
             registry: fake::registry(&self.script),

@@ -1,0 +1,211 @@
+//! A workspace whose tree is an overlay over the original. It has to be mounted, which is the caller's affair: here it is a path.
+
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::model::{Change, RelPath};
+use sandboxer_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::base::OverlayBase;
+use super::instant::{Clock, Instant};
+use super::layer::{Layer, Marks};
+use super::records::{Records, Says, says};
+use super::stack::{Places, Stack, dress_like};
+use crate::base::Base;
+use crate::copy::Transfer;
+use crate::durable;
+use crate::filter::{Filter, Patterns};
+use crate::manifest::{Edits, Entry};
+use crate::restore::{Restored, Source, restore};
+use crate::rollback::FromOriginal;
+use crate::root::{Dir, Root};
+use crate::space::{Means, Pair, Space, Workshop, replace_in};
+
+/// What an overlay workspace is made of; kept beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverlaySpec {
+    /// The directory that is isolated.
+    pub original: PathBuf,
+    /// What of it counts.
+    #[serde(default)]
+    pub patterns: Patterns,
+    /// Where the kernel keeps its marks, and by that who mounts it.
+    pub marks: Marks,
+    /// Whether what was written last may be lost when the machine goes down.
+    pub volatile: bool,
+    /// The keeper that mounts it, where it is not us.
+    #[serde(default)]
+    pub keeper: Option<String>,
+    /// When the original was the base.
+    pub instant: Instant,
+    /// How many bytes of base content are kept for merging.
+    #[serde(default)]
+    pub keep_base: u64,
+}
+
+const SPEC: &str = "overlay.json";
+
+impl OverlaySpec {
+    /// The spec of the workspace at `home`; `None` where it is none of an overlay.
+    pub fn load(home: &Path) -> Result<Option<Self>> {
+        let path = home.join(SPEC);
+        match std::fs::read(&path) {
+            Ok(json) => {
+                serde_json::from_slice(&json).map(Some).map_err(|e| Error::corrupt(&path, e.to_string()))
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io("read", path, e)),
+        }
+    }
+
+    /// Writes it down, durably.
+    pub fn store(&self, home: &Path) -> Result<()> {
+        let path = home.join(SPEC);
+        let json = serde_json::to_vec_pretty(self).map_err(|e| Error::corrupt(&path, e.to_string()))?;
+        durable::write(&path, &json)
+    }
+
+    /// Makes the directories of a new workspace in the existing directory `home`.
+    pub fn lay_out(original: &Path, home: &Path) -> Result<Places> {
+        let places = Places::new(home);
+        places.make()?;
+        // The root of the mount is the upper's.
+        dress_like(&places.preserve(), original)?;
+        dress_like(&places.upper(), original)?;
+        Ok(places)
+    }
+
+    /// The directories that the upper is laid over, topmost first.
+    pub fn lowers(&self, places: &Places, stack: &Stack) -> Result<Vec<PathBuf>> {
+        let mut lowers = stack.lowers(places);
+        if !Layer::open(&places.preserve(), self.marks)?.is_empty()? {
+            lowers.push(places.preserve());
+        }
+        lowers.push(self.original.clone());
+        Ok(lowers)
+    }
+}
+
+/// An original, and an overlay over it.
+pub struct OverlaySpace {
+    spec: OverlaySpec,
+    places: Places,
+    pair: Pair,
+}
+
+impl OverlaySpace {
+    /// Opens the workspace at `home`, which is mounted and reached by `merged`.
+    pub fn open(home: &Path, merged: &Path, mut spec: OverlaySpec, means: Means) -> Result<Self> {
+        if spec.instant.notice(&Clock::now()) {
+            spec.store(home)?;
+        }
+        let pair = Pair {
+            home: home.to_path_buf(),
+            resource: spec.original.clone(),
+            original: Root::open(&spec.original)?,
+            copy: Root::open(merged)?,
+            filter: Filter::new(&spec.patterns)?,
+            means,
+            keep_base: spec.keep_base,
+            workshop: Workshop::Inside,
+        };
+        Ok(Self { spec, places: Places::new(home), pair })
+    }
+
+    /// What it is made of.
+    pub fn spec(&self) -> &OverlaySpec {
+        &self.spec
+    }
+
+    /// Its directories.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// What it is compared with.
+    pub fn overlay_base(&self) -> Result<OverlayBase<'_>> {
+        let stack = Stack::load(&self.places)?;
+        let dirs = [self.places.upper()].into_iter().chain(stack.lowers(&self.places));
+        let layers = dirs.map(|dir| Layer::open(&dir, self.spec.marks)).collect::<Result<_>>()?;
+        let records = Records::new(&self.pair.home);
+        Ok(OverlayBase {
+            original: &self.pair.original,
+            instant: &self.spec.instant,
+            recorded: records.load()?,
+            records,
+            layers,
+            preserve: Root::open(self.places.preserve())?,
+        })
+    }
+
+    /// The base again within `scope`, entry by entry through the mount.
+    pub fn rollback(&self, scope: &[RelPath]) -> Result<Restored> {
+        let base = self.overlay_base()?;
+        let original =
+            FromOriginal { original: &self.pair.original, transfer: Transfer::Prefer, buffer: Vec::new() };
+        let preserve =
+            FromOriginal { original: &base.preserve, transfer: Transfer::Prefer, buffer: Vec::new() };
+        let mut source = FromBase { preserve, original };
+        let comparison = self.pair.comparison(&base);
+        let mut restored = self.pair.with_workshop(|shop| restore(&comparison, scope, &mut source, shop))?;
+        base.rewrite(std::mem::take(&mut restored.edits))?;
+        Ok(restored)
+    }
+}
+
+impl Space for OverlaySpace {
+    fn pair(&self) -> &Pair {
+        &self.pair
+    }
+
+    fn base(&self) -> Result<Box<dyn Base + '_>> {
+        Ok(Box::new(self.overlay_base()?))
+    }
+
+    /// A file that is replaced has no origin by which its base could be told later: so that is written down first.
+    fn write(&self, path: &RelPath, content: &[u8]) -> Result<Change> {
+        let base = self.overlay_base()?;
+        let is_new =
+            says(&base.recorded, path) == Says::Silent && base.layers.iter().all(|l| no_entry(l, path));
+        if let Some(entry) = if is_new { base.find(path)? } else { None } {
+            base.rewrite(Edits::from([(path.clone(), Some(entry))]))?;
+        }
+        replace_in(&self.pair, path, content)
+    }
+}
+
+fn no_entry(layer: &Layer, path: &RelPath) -> bool {
+    layer.root.stamp(path).is_ok_and(|found| found.is_none())
+}
+
+/// Content of the base: from what was preserved, else from the original.
+struct FromBase<'a> {
+    preserve: FromOriginal<'a>,
+    original: FromOriginal<'a>,
+}
+
+impl FromBase<'_> {
+    /// What was preserved is the base as it is recorded: its own stamps say nothing about the original.
+    fn preserved(&mut self, path: &RelPath, entry: &Entry) -> Result<bool> {
+        let there = self.preserve.original.stamp(path)?;
+        Ok(there.is_some_and(|stamp| stamp.node_type() == entry.node_type()))
+    }
+}
+
+impl Source for FromBase<'_> {
+    fn fetch(&mut self, path: &RelPath, entry: &Entry, to: &Dir, name: &[u8]) -> Result<Option<Entry>> {
+        if !self.preserved(path, entry)? {
+            return self.original.fetch(path, entry, to, name);
+        }
+        let made = self.preserve.fetch(path, entry, to, name)?;
+        Ok(made.map(|made| Entry { base: entry.base, hash: entry.hash.or(made.hash), ..made }))
+    }
+
+    fn current(&mut self, path: &RelPath, entry: &Entry) -> Result<Option<Entry>> {
+        if !self.preserved(path, entry)? {
+            return self.original.current(path, entry);
+        }
+        let made = self.preserve.current(path, entry)?;
+        Ok(made.map(|made| Entry { base: entry.base, ..made }))
+    }
+}

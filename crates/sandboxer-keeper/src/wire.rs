@@ -1,0 +1,129 @@
+//! What is said to a keeper and what it answers: one JSON line each, one of each a connection.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::Error;
+use serde::{Deserialize, Serialize};
+
+use crate::chain::in_words;
+use crate::mount::{MOUNT, OPEN, UNMOUNT};
+use crate::{Overlay, Unmounted, paths};
+
+/// The version of everything below. `Hello` and its answer stay as they are in every version.
+pub(crate) const PROTOCOL: u32 = 1;
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Request {
+    Hello,
+    Mount(Overlay),
+    Unmount {
+        #[serde(with = "paths::one")]
+        at: PathBuf,
+    },
+    Quit,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Reply {
+    Hello { protocol: u32, pid: u32 },
+    Done,
+    Unmounted(Unmounted),
+    Failed(Failure),
+}
+
+/// What a keeper says once, through a pipe, to who started it.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Startup {
+    /// It listens.
+    Ready,
+    /// Another one holds the lock.
+    Taken,
+    /// It could not get as far, for this reason.
+    Failed(String),
+}
+
+/// An error on its way from one process to another.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    step: String,
+    #[serde(with = "paths::one")]
+    path: PathBuf,
+    errno: Option<i32>,
+    said: String,
+}
+
+impl Failure {
+    /// A refusal that is about no path.
+    pub(crate) fn refusal(said: impl Into<String>) -> Self {
+        Self { step: String::new(), path: PathBuf::new(), errno: None, said: said.into() }
+    }
+
+    /// The error as it was over there, as far as callers can tell.
+    pub(crate) fn into_error(self) -> Error {
+        let Some(step) = [OPEN, MOUNT, UNMOUNT, "look at"].into_iter().find(|step| *step == self.step) else {
+            return Error::refused(format!("the keeper says: {}", self.said));
+        };
+        let kind =
+            self.errno.map_or(io::ErrorKind::Other, |errno| io::Error::from_raw_os_error(errno).kind());
+        Error::io(step, self.path, io::Error::new(kind, self.said))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Io { step, path, source } => {
+                Self { step: step.to_owned(), path, errno: errno_of(&source), said: source.to_string() }
+            }
+            other => Self::refusal(in_words(&other)),
+        }
+    }
+}
+
+/// The number behind an error, also where the kernel's words were added to it.
+fn errno_of(error: &io::Error) -> Option<i32> {
+    error
+        .raw_os_error()
+        .or_else(|| error.to_string().rsplit("(os error ").next()?.split(')').next()?.parse().ok())
+}
+
+/// What a keeper without an answer gets.
+pub(crate) fn unexpected(dir: &Path, reply: &Reply) -> Error {
+    Error::corrupt(dir.join("socket"), format!("the keeper gave an answer that does not fit: {reply:?}"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn passed_on(error: Error) -> Error {
+        let json = serde_json::to_string(&Failure::from(error)).unwrap();
+        serde_json::from_str::<Failure>(&json).unwrap().into_error()
+    }
+
+    #[test]
+    fn hello_is_the_same_in_every_version() {
+        assert_eq!(serde_json::to_string(&Request::Hello).unwrap(), r#""hello""#);
+        let reply = serde_json::to_string(&Reply::Hello { protocol: 1, pid: 7 }).unwrap();
+        assert_eq!(reply, r#"{"hello":{"protocol":1,"pid":7}}"#);
+    }
+
+    #[test]
+    fn an_error_stays_itself_between_processes() {
+        let refused = io::Error::from_raw_os_error(13);
+        let Error::Io { step, path, source } = passed_on(Error::io(OPEN, "/l", refused)) else { panic!() };
+        assert_eq!((step, path, source.kind()), (OPEN, "/l".into(), io::ErrorKind::PermissionDenied));
+        let said = io::Error::other("Device or resource busy (os error 16): overlay: no");
+        let Error::Io { source, .. } = passed_on(Error::io(MOUNT, "/m", said)) else { panic!() };
+        assert_eq!(source.kind(), io::ErrorKind::ResourceBusy);
+        assert!(source.to_string().ends_with("overlay: no"));
+        assert!(
+            matches!(passed_on(Error::refused("no")), Error::Refused { reason, .. } if reason.contains("no"))
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! Checkpoints of an overlay: layers that are frozen, and states that are gone back to.
+
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::model::{CheckpointId, RollbackResult, SandboxRef};
+use sandboxer_core::{Error, Result};
+use sandboxer_fs::overlay::layer::Layer;
+use sandboxer_fs::overlay::shift::{self, Shift};
+use sandboxer_fs::overlay::space::OverlaySpec;
+use sandboxer_fs::overlay::stack::{LayerId, Places, Stack};
+use sandboxer_fs::overlay::transfer::copy_layer;
+use sandboxer_fs::restore::Restored;
+use sandboxer_keeper::Unmounted;
+
+use super::mounts::{MountLock, Mounts};
+use super::{OverlayStrategy, notices, spec_at};
+use crate::copies::{home_of, rollback_result};
+
+impl OverlayStrategy {
+    /// Keeps the present state.
+    pub(super) fn take_checkpoint(&self, sandbox: &SandboxRef, id: &CheckpointId) -> Result<PathBuf> {
+        let (home, spec, places) = self.prepared(sandbox)?;
+        let lock = Mounts::lock(&home)?;
+        let mut stack = Stack::load(&places)?;
+        if self.mounts.unmount(&home, &spec, &lock)? == Unmounted::Busy {
+            return self.copy_checkpoint(&home, &spec, &mut stack, id);
+        }
+        let frozen = stack
+            .settle(&places)
+            .and_then(|()| stack.freeze(id.as_str(), &places))
+            .and_then(|()| stack.squash(id.as_str(), spec.marks, &places, &self.context.cancel));
+        let mounted = self.mounts.mount(&home, &spec, &lock);
+        frozen?;
+        mounted?;
+        Ok(stack.layers.last().map_or(places.upper(), |top| places.layer(*top)))
+    }
+
+    /// Something works in it: what was changed is copied, and the mount stays.
+    fn copy_checkpoint(
+        &self,
+        home: &Path,
+        spec: &OverlaySpec,
+        stack: &mut Stack,
+        id: &CheckpointId,
+    ) -> Result<PathBuf> {
+        let places = Places::new(home);
+        let number = stack.take_number();
+        let (to, temporary) = (places.layer(number), places.layer(number).with_extension("new"));
+        sandboxer_fs::remove_tree(&temporary)?;
+        std::fs::create_dir(&temporary).map_err(|e| Error::io("create directory", &temporary, e))?;
+        let upper = Layer::open(&places.upper(), spec.marks)?;
+        let copied = copy_layer(&upper, &temporary, &self.context.cancel);
+        if let Err(error) = copied {
+            let _ = sandboxer_fs::remove_tree(&temporary);
+            return Err(error);
+        }
+        std::fs::rename(&temporary, &to).map_err(|e| Error::io("rename into place", &to, e))?;
+        stack.adopt(id.as_str(), number, &places)?;
+        let unsteady = copied?.unsteady;
+        let caught = match unsteady.first() {
+            Some(first) => {
+                format!("; {} files changed while they were copied, {first} among them", unsteady.len())
+            }
+            None => String::new(),
+        };
+        let text = format!(
+            "checkpoint {id} was taken while something worked in the sandbox: its changes were copied{caught}"
+        );
+        notices::add(home, &text)?;
+        Ok(to)
+    }
+
+    /// Brings a kept state back.
+    pub(super) fn go_back(&self, sandbox: &SandboxRef, id: &CheckpointId) -> Result<RollbackResult> {
+        let (home, spec, places) = self.prepared(sandbox)?;
+        let target = Stack::load(&places)?.checkpoint(id.as_str())?.clone();
+        let restored = self.switch(&home, &spec, &places, target)?;
+        Ok(rollback_result(Some(id.clone()), &restored, &format!("restored checkpoint {id}")))
+    }
+
+    /// The base again: all of it, or within the ref's scope.
+    pub(super) fn roll_back(&self, sandbox: &SandboxRef) -> Result<RollbackResult> {
+        let scope = sandbox.scope()?;
+        let restored = if scope.is_empty() {
+            let (home, spec, places) = self.prepared(sandbox)?;
+            self.switch(&home, &spec, &places, Vec::new())?
+        } else {
+            self.open(sandbox)?.rollback(&scope)?
+        };
+        Ok(rollback_result(None, &restored, "rolled back to the base"))
+    }
+
+    /// Leaves the present state for that of the layers `target`.
+    fn switch(
+        &self,
+        home: &Path,
+        spec: &OverlaySpec,
+        places: &Places,
+        target: Vec<LayerId>,
+    ) -> Result<Restored> {
+        let lock = Mounts::lock(home)?;
+        let mut stack = Stack::load(places)?;
+        let shift = Shift::open(spec, places, &stack.layers, &target)?;
+        if self.mounts.unmount(home, spec, &lock)? == Unmounted::Busy {
+            drop(lock);
+            return shift::through_the_mount(&self.open_at(home)?, &shift);
+        }
+        let count = shift.count(&self.context.cancel);
+        let switched = stack.settle(places).and_then(|()| stack.switch(target, places));
+        let mounted = self.mounts.mount(home, spec, &lock);
+        let restored = Restored { count: count?, ..Restored::default() };
+        switched?;
+        mounted?;
+        self.empty_trash(places);
+        Ok(restored)
+    }
+
+    /// Forgets a kept state, with what it alone holds.
+    pub(super) fn forget_checkpoint(&self, home: &Path, id: &CheckpointId) -> Result<()> {
+        let places = Places::new(home);
+        let _lock = Mounts::lock(home)?;
+        Stack::load(&places)?.forget(id.as_str(), &places)?;
+        self.empty_trash(&places);
+        Ok(())
+    }
+
+    /// What cannot be removed now is removed the next time, or with the sandbox.
+    fn empty_trash(&self, places: &Places) {
+        let _ = sandboxer_fs::remove_tree(&places.trash());
+    }
+
+    fn prepared(&self, sandbox: &SandboxRef) -> Result<(PathBuf, OverlaySpec, Places)> {
+        let home = home_of(sandbox)?;
+        let spec = spec_at(&home)?;
+        let places = Places::new(&home);
+        Ok((home, spec, places))
+    }
+}
+
+#[allow(dead_code)]
+fn _lock_is_needed(_: &MountLock) {}

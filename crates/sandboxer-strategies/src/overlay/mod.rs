@@ -1,0 +1,223 @@
+//! Overlay: the kernel shows the original with the sandbox's changes over it, and nothing is copied.
+//!
+//! [`mounts`] sees to it that a workspace is mounted, once; [`making`] finds a way to mount a new one, or falls back to a copy and says
+//! why; [`checkpoints`] freezes and goes back; [`neighbours`] keeps what other sandboxes see. Reading, comparing and
+//! committing are the file engine's, as for copies.
+
+mod checkpoints;
+mod making;
+mod mounts;
+mod neighbours;
+mod notices;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sandboxer_core::contract::{Capabilities, SandboxStrategy};
+use sandboxer_core::model::{
+    Change, CheckpointId, CommitRequest, CommitResult, DiffView, Part, PlanId, RelPath, Resource,
+    RollbackResult, SandboxRef,
+};
+use sandboxer_core::registry::{StrategyContext, StrategyEntry, StrategyOptions};
+use sandboxer_core::{Error, Result};
+use sandboxer_fs::commit::CommitFiles;
+use sandboxer_fs::overlay::space::{OverlaySpace, OverlaySpec};
+use sandboxer_fs::overlay::stack::Places;
+use sandboxer_fs::space::{Means, Space};
+use sandboxer_keeper::Unmounted;
+
+use crate::copies::{self, CopyStrategy, Mode, home_of};
+use crate::copy_on_write;
+use crate::options::FileOptions;
+use crate::phases::Phases;
+use mounts::Mounts;
+pub use neighbours::{Watchers, remove_workspace};
+
+/// The name it is registered under.
+pub const NAME: &str = "overlay";
+
+/// The registration.
+pub fn entry() -> StrategyEntry {
+    StrategyEntry {
+        name: NAME.to_owned(),
+        summary: "an OverlayFS mount: nothing is copied; falls back to copy_on_write".to_owned(),
+        origin: "built-in".to_owned(),
+        capabilities: capabilities(),
+        options: Default::default(),
+        factory: Arc::new(|name, options, context| {
+            Ok(Arc::new(OverlayStrategy::new(name, options, context)?))
+        }),
+    }
+}
+
+/// What it can do: all that copies can.
+fn capabilities() -> Capabilities {
+    copies::capabilities()
+}
+
+/// The strategy.
+pub struct OverlayStrategy {
+    name: String,
+    options: FileOptions,
+    context: StrategyContext,
+    mounts: Arc<Mounts>,
+    fallback: CopyStrategy,
+    phases: Phases,
+}
+
+impl OverlayStrategy {
+    /// A strategy called `name`.
+    pub fn new(name: &str, options: &StrategyOptions, context: &StrategyContext) -> Result<Self> {
+        Ok(Self {
+            name: name.to_owned(),
+            options: FileOptions::parse(name, options)?,
+            mounts: Arc::new(Mounts::new(&context.home, context.program.as_deref())),
+            fallback: CopyStrategy::new(copy_on_write::NAME, Mode::Reflink, options, context)?,
+            context: context.clone(),
+            phases: Phases::default(),
+        })
+    }
+
+    fn means(&self) -> Means {
+        self.options.means(&self.context)
+    }
+
+    fn open(&self, sandbox: &SandboxRef) -> Result<OverlaySpace> {
+        self.open_at(&home_of(sandbox)?)
+    }
+
+    fn open_at(&self, home: &Path) -> Result<OverlaySpace> {
+        let spec = spec_at(home)?;
+        let merged = self.mounts.ensure(home, &spec)?;
+        OverlaySpace::open(home, &merged, spec, self.means())
+    }
+
+    fn reference(&self, plan: &PlanId, resource: &Resource, home: &Path, spec: &OverlaySpec) -> SandboxRef {
+        let places = Places::new(home);
+        let path = if spec.keeper.is_some() { places.tree() } else { places.merged() };
+        copies::reference(plan, resource, &self.name, home, &path).with_path("notices", &notices::place(home))
+    }
+
+    /// Ends the mount for good. Nothing may work in it.
+    fn release(&self, home: &Path, spec: &OverlaySpec) -> Result<()> {
+        let lock = Mounts::lock(home)?;
+        let reached = self.mounts.reached(home, spec)?;
+        if self.mounts.unmount(home, spec, &lock)? == Unmounted::Busy {
+            let holders = reached.map(|at| self.mounts.holders(&at)).unwrap_or_default();
+            return Err(busy(home, &holders));
+        }
+        self.end_keeper(home, spec)
+    }
+
+    /// A keeper without a workspace has nothing to keep.
+    fn end_keeper(&self, home: &Path, spec: &OverlaySpec) -> Result<()> {
+        let Some(id) = &spec.keeper else { return Ok(()) };
+        let others = neighbours::workspaces(&self.context.home);
+        let is_shared = |other: &PathBuf| {
+            other != home
+                && OverlaySpec::load(other)
+                    .is_ok_and(|spec| spec.is_some_and(|s| s.keeper.as_ref() == Some(id)))
+        };
+        if others.iter().any(is_shared) {
+            return Ok(());
+        }
+        self.mounts.keepers()?.end(id)
+    }
+
+    fn clean_up_part(&self, sandbox: &SandboxRef, part: &Part) -> Result<()> {
+        let home = home_of(sandbox)?;
+        if !home.exists() {
+            return Ok(());
+        }
+        match part {
+            Part::Undo(operation) => sandboxer_fs::commit::forget_undo(&CommitFiles::new(&home), operation),
+            Part::Checkpoint(id) => self.forget_checkpoint(&home, id),
+            // The upper is the work already.
+            Part::Unchanged => self.release(&home, &spec_at(&home)?),
+        }
+    }
+}
+
+fn spec_at(home: &Path) -> Result<OverlaySpec> {
+    OverlaySpec::load(home)?.ok_or_else(|| Error::corrupt(home, "it is no workspace of an overlay"))
+}
+
+/// Names who works in a workspace.
+fn busy(home: &Path, holders: &[sandboxer_keeper::mount::Holder]) -> Error {
+    let who: Vec<String> = holders.iter().take(5).map(|h| format!("{} ({})", h.pid, h.name)).collect();
+    let who = if who.is_empty() {
+        "a process works in it".to_owned()
+    } else {
+        format!("in use by {}", who.join(", "))
+    };
+    Error::Busy { path: Places::new(home).merged(), holder: Some(who) }
+}
+
+impl SandboxStrategy for OverlayStrategy {
+    fn create(&self, plan_id: &PlanId, resource: &Resource) -> Result<SandboxRef> {
+        if let Some(parked) = resource.properties.get("parked").and_then(|v| v.as_str()) {
+            let space = self.open_at(Path::new(parked))?;
+            return Ok(self.reference(plan_id, resource, Path::new(parked), space.spec()));
+        }
+        self.make(plan_id, resource)
+    }
+
+    fn read(&self, sandbox: &SandboxRef, path: &RelPath) -> Result<Vec<u8>> {
+        self.open(sandbox)?.read(path)
+    }
+
+    fn write(&self, sandbox: &SandboxRef, path: &RelPath, content: &[u8]) -> Result<Change> {
+        self.open(sandbox)?.write(path, content)
+    }
+
+    fn diff(&self, sandbox: &SandboxRef) -> Result<DiffView> {
+        self.open(sandbox)?.diff()
+    }
+
+    fn commit(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
+        self.phases.commit(&self.open(sandbox)?, sandbox, request)
+    }
+
+    fn rollback(&self, sandbox: &SandboxRef) -> Result<RollbackResult> {
+        self.roll_back(sandbox)
+    }
+
+    fn checkpoint(&self, sandbox: &SandboxRef, checkpoint_id: &CheckpointId) -> Result<Option<PathBuf>> {
+        self.take_checkpoint(sandbox, checkpoint_id).map(Some)
+    }
+
+    fn restore_checkpoint(
+        &self,
+        sandbox: &SandboxRef,
+        checkpoint_id: &CheckpointId,
+    ) -> Result<RollbackResult> {
+        self.go_back(sandbox, checkpoint_id)
+    }
+
+    fn cleanup(&self, sandbox: &SandboxRef) -> Result<()> {
+        if let Some(part) = sandbox.part()? {
+            return self.clean_up_part(sandbox, &part);
+        }
+        let home = home_of(sandbox)?;
+        if let Some(spec) = OverlaySpec::load(&home)? {
+            self.end_commit(&home)?;
+            self.release(&home, &spec)?;
+        }
+        drop(self.phases.let_go(&home));
+        sandboxer_fs::remove_tree(&home)
+    }
+}
+
+impl OverlayStrategy {
+    /// A stage on another filesystem goes with the workspace. A decided commit is finished first.
+    fn end_commit(&self, home: &Path) -> Result<()> {
+        let files = CommitFiles::new(home);
+        if !files.note().exists() && !files.prepared().exists() && !files.journal().exists() {
+            return Ok(());
+        }
+        match self.open_at(home) {
+            Ok(space) => self.phases.end(&space),
+            Err(_) => sandboxer_fs::commit::forget(&files),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Which overlays are mounted, where they are reached, and that none is mounted twice.
+//!
+//! What was mounted is written down beside the workspace: on which boot, in which mount namespace, as which device. Before anything is mounted that is
+//! compared with what is there now: a mount in another namespace, or one that was detached while somebody worked in it, still writes
+//! to the same upper, and a second one beside it would corrupt both.
+
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use sandboxer_core::{Error, Result};
+use sandboxer_fs::overlay::instant::Clock;
+use sandboxer_fs::overlay::layer::Marks;
+use sandboxer_fs::overlay::space::OverlaySpec;
+use sandboxer_fs::overlay::stack::{Places, Stack};
+use sandboxer_keeper::mount::{self, Holder};
+use sandboxer_keeper::{Keeper, Keepers, Kind, Overlay, Unmounted, fresh_work};
+use serde::{Deserialize, Serialize};
+
+use super::notices;
+
+/// Mounts the overlays of one state directory.
+pub struct Mounts {
+    keepers: Option<Keepers>,
+}
+
+/// What was mounted, by whom.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Mounted {
+    boot: String,
+    namespace: u64,
+    device: u64,
+}
+
+/// Nobody mounts or unmounts an overlay, or moves its layers, without this.
+pub struct MountLock(#[allow(dead_code)] File);
+
+impl Mounts {
+    /// For the state directory `home`; keepers are started from `program`.
+    pub fn new(home: &Path, program: Option<&Path>) -> Self {
+        Self { keepers: program.map(|program| Keepers::new(&home.join("keepers"), program)) }
+    }
+
+    /// The keepers of the state directory, if any can be started.
+    pub fn keepers(&self) -> Result<&Keepers> {
+        self.keepers.as_ref().ok_or_else(|| {
+            Error::refused("there is no program to start a keeper from; use the `sandbox` command")
+        })
+    }
+
+    /// Where the overlay of the workspace at `home` is reached, if it is mounted.
+    pub fn reached(&self, home: &Path, spec: &OverlaySpec) -> Result<Option<PathBuf>> {
+        let merged = Places::new(home).merged();
+        match self.keeper(spec)? {
+            None if spec.keeper.is_some() => Ok(None),
+            None => Ok(mount::is_mounted(&merged)?.then_some(merged)),
+            Some(keeper) => Ok(keeper.is_mounted(&merged)?.then(|| keeper.reach(&merged))),
+        }
+    }
+
+    fn keeper(&self, spec: &OverlaySpec) -> Result<Option<Keeper>> {
+        match (&spec.keeper, &self.keepers) {
+            (Some(id), Some(keepers)) => keepers.find(id),
+            _ => Ok(None),
+        }
+    }
+
+    /// The same, mounted if it was not.
+    pub fn ensure(&self, home: &Path, spec: &OverlaySpec) -> Result<PathBuf> {
+        if let Some(reached) = self.reached(home, spec)? {
+            return Ok(reached);
+        }
+        let lock = Self::lock(home)?;
+        match self.reached(home, spec)? {
+            Some(reached) => Ok(reached),
+            None => self.mount(home, spec, &lock),
+        }
+    }
+
+    /// The lock of the workspace at `home`.
+    pub fn lock(home: &Path) -> Result<MountLock> {
+        let path = home.join("mount.lock");
+        let file = File::options().create(true).append(true).open(&path);
+        let file = file.map_err(|e| Error::io("open", &path, e))?;
+        flock(&file, FlockOperation::LockExclusive).map_err(|e| Error::io("lock", &path, e))?;
+        Ok(MountLock(file))
+    }
+
+    /// Mounts what is not mounted, and says where it is reached.
+    pub fn mount(&self, home: &Path, spec: &OverlaySpec, _lock: &MountLock) -> Result<PathBuf> {
+        let places = Places::new(home);
+        refuse_strays(&places.merged())?;
+        let before = Mounted::load(home);
+        refuse_second_mount(&before, &places.merged())?;
+        let stack = Stack::open(&places)?;
+        let was_open = fresh_work(&places.work())?;
+        if was_open && before.boot != Clock::now().boot {
+            notices::went_down(home, &places)?;
+        }
+        let overlay = Overlay {
+            lowers: spec.lowers(&places, &stack)?,
+            upper: places.upper(),
+            work: places.work(),
+            at: places.merged(),
+            volatile: spec.volatile,
+        };
+        let reached = self.mount_as(spec, &overlay, &places)?;
+        Mounted::now(&reached)?.store(home);
+        Ok(reached)
+    }
+
+    fn mount_as(&self, spec: &OverlaySpec, overlay: &Overlay, places: &Places) -> Result<PathBuf> {
+        let Some(id) = &spec.keeper else {
+            mount::mount(overlay, kind_of(spec.marks))?;
+            return Ok(overlay.at.clone());
+        };
+        let keeper = self.keepers()?.start(id)?;
+        keeper.mount(overlay)?;
+        let reached = keeper.reach(&overlay.at);
+        point_at(&places.tree(), &reached)?;
+        Ok(reached)
+    }
+
+    /// Unmounts it, if nobody works in it.
+    pub fn unmount(&self, home: &Path, spec: &OverlaySpec, _lock: &MountLock) -> Result<Unmounted> {
+        let places = Places::new(home);
+        let done = match (&spec.keeper, self.keeper(spec)?) {
+            (None, _) => mount::unmount(&places.merged())?,
+            (Some(_), Some(keeper)) => keeper.unmount(&places.merged())?,
+            (Some(_), None) => Unmounted::NotMounted,
+        };
+        if done == Unmounted::Done {
+            // What a mount leaves there means something only for as long as it may have been cut short.
+            sandboxer_fs::remove_tree(&places.work())?;
+            Mounted::forget(home);
+        }
+        Ok(done)
+    }
+
+    /// Who works in it.
+    pub fn holders(&self, reached: &Path) -> Vec<Holder> {
+        let device = reached.metadata().map(|m| m.dev());
+        let own = std::process::id();
+        let holders = device.map(mount::holders).unwrap_or_default();
+        holders.into_iter().filter(|holder| holder.pid != own).collect()
+    }
+}
+
+/// The kernel's options for where marks are kept.
+fn kind_of(marks: Marks) -> Kind {
+    match marks {
+        Marks::Trusted => Kind::Host,
+        Marks::User => Kind::User,
+    }
+}
+
+/// What was written to the bare mount point would be hidden by the mount, and lost with the sandbox.
+fn refuse_strays(merged: &Path) -> Result<()> {
+    // Nothing can be put there by whoever is not root.
+    let _ = std::fs::set_permissions(merged, std::fs::Permissions::from_mode(0o500));
+    let mut listed = std::fs::read_dir(merged).map_err(|e| Error::io("list", merged, e))?;
+    match listed.next() {
+        None => Ok(()),
+        Some(_) => Err(Error::Refused {
+            reason: format!(
+                "files were put into {} while the sandbox was not mounted there",
+                merged.display()
+            ),
+            hint: Some("move them elsewhere, then try again".to_owned()),
+        }),
+    }
+}
+
+fn refuse_second_mount(before: &Mounted, merged: &Path) -> Result<()> {
+    if before.boot.is_empty() || before.boot != Clock::now().boot {
+        return Ok(());
+    }
+    let holders = match own_namespace() == before.namespace || !is_alive(before.namespace) {
+        true => old_holders(before.device),
+        false => {
+            return Err(Error::Busy {
+                path: merged.to_path_buf(),
+                holder: Some("it is mounted in another mount namespace; use it from there".to_owned()),
+            });
+        }
+    };
+    if holders.is_empty() {
+        return Ok(());
+    }
+    let who: Vec<String> = holders.iter().map(|h| format!("{} ({})", h.pid, h.name)).collect();
+    Err(Error::Busy {
+        path: merged.to_path_buf(),
+        holder: Some(format!(
+            "its mount is gone, but processes still work in it: {}; end them, then try again",
+            who.join(", ")
+        )),
+    })
+}
+
+/// Who still works in a mount that is gone. A device number that is mounted again belongs to somebody else.
+fn old_holders(device: u64) -> Vec<Holder> {
+    let major_minor = format!(" {}:{} ", rustix::fs::major(device), rustix::fs::minor(device));
+    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    if device == 0 || table.lines().any(|line| line.contains(&major_minor)) {
+        return Vec::new();
+    }
+    mount::holders(device)
+}
+
+fn own_namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/mnt").map_or(0, |m| m.ino())
+}
+
+fn is_alive(namespace: u64) -> bool {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let namespaces = processes.filter_map(|p| std::fs::metadata(p.path().join("ns/mnt")).ok());
+    namespace != 0 && namespaces.into_iter().any(|m| m.ino() == namespace)
+}
+
+/// Makes the link `at` point to `to`, whatever it pointed to.
+fn point_at(at: &Path, to: &Path) -> Result<()> {
+    let temporary = at.with_extension("new");
+    let _ = std::fs::remove_file(&temporary);
+    std::os::unix::fs::symlink(to, &temporary).map_err(|e| Error::io("link", &temporary, e))?;
+    std::fs::rename(&temporary, at).map_err(|e| Error::io("link", at, e))
+}
+
+impl Mounted {
+    fn path(home: &Path) -> PathBuf {
+        home.join("mounted.json")
+    }
+
+    fn load(home: &Path) -> Self {
+        let json = std::fs::read(Self::path(home)).unwrap_or_default();
+        serde_json::from_slice(&json).unwrap_or_default()
+    }
+
+    fn now(reached: &Path) -> Result<Self> {
+        let device = reached.metadata().map_err(|e| Error::io("examine", reached, e))?.dev();
+        Ok(Self { boot: Clock::now().boot, namespace: own_namespace(), device })
+    }
+
+    /// Not durably: it says nothing after the machine went down, but that it did.
+    fn store(&self, home: &Path) {
+        let _ = serde_json::to_vec(self).map(|json| std::fs::write(Self::path(home), json));
+    }
+
+    fn forget(home: &Path) {
+        let _ = std::fs::remove_file(Self::path(home));
+    }
+}

@@ -1,0 +1,80 @@
+//! The other overlays of a state directory, which a commit must not change under their users' eyes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sandboxer_core::Result;
+use sandboxer_core::registry::StrategyContext;
+use sandboxer_fs::commit::Journal;
+use sandboxer_fs::overlay::preserve::Watcher;
+use sandboxer_fs::overlay::space::OverlaySpec;
+use sandboxer_fs::root::Root;
+use sandboxer_fs::space::Neighbours;
+use sandboxer_keeper::Unmounted;
+
+use super::mounts::{MountLock, Mounts};
+use crate::scratch;
+
+/// All overlays of one state directory.
+pub struct Watchers {
+    home: PathBuf,
+    mounts: Mounts,
+}
+
+impl Watchers {
+    /// Those of the context's state directory.
+    pub fn of(context: &StrategyContext) -> Arc<Self> {
+        let mounts = Mounts::new(&context.home, context.program.as_deref());
+        Arc::new(Self { home: context.home.clone(), mounts })
+    }
+
+    /// Those that look at `original`, but for the one that commits; nobody moves their layers meanwhile.
+    fn looking_at(&self, original: &Path, committer: &Path) -> Result<Vec<(Watcher, MountLock)>> {
+        let mut found = Vec::new();
+        for home in workspaces(&self.home).into_iter().filter(|home| home != committer) {
+            let Some(spec) = OverlaySpec::load(&home)? else { continue };
+            let mut watcher = Watcher { home, spec, merged: None };
+            if watcher.looks_at(original) {
+                let lock = Mounts::lock(&watcher.home)?;
+                watcher.merged = self.mounts.reached(&watcher.home, &watcher.spec)?;
+                found.push((watcher, lock));
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Neighbours for Watchers {
+    fn keep_old(&self, committer: &Path, original: &Root, journal: &Journal) -> Result<()> {
+        let watchers = self.looking_at(original.path(), committer)?;
+        watchers.iter().try_for_each(|(watcher, _)| watcher.keep_old(original, journal))
+    }
+
+    fn hide_new(&self, committer: &Path, original: &Root, journal: &Journal) -> Result<()> {
+        let watchers = self.looking_at(original.path(), committer)?;
+        watchers.iter().try_for_each(|(watcher, _)| watcher.hide_new(original, journal))
+    }
+}
+
+/// Every workspace directory of the state directory `home`.
+pub fn workspaces(home: &Path) -> Vec<PathBuf> {
+    let list = std::fs::read_to_string(home.join("scratch-roots")).unwrap_or_default();
+    let roots = [scratch::in_state(home)].into_iter().chain(list.lines().map(PathBuf::from));
+    let inside = roots.flat_map(|root| std::fs::read_dir(root).into_iter().flatten().flatten());
+    let is_ours = |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("ws_"));
+    inside.map(|entry| entry.path()).filter(is_ours).collect()
+}
+
+/// Removes what is left of a workspace or any other tree of the state directory: an overlay is unmounted first.
+pub fn remove_workspace(path: &Path) -> Result<()> {
+    if let Ok(Some(spec)) = OverlaySpec::load(path)
+        && spec.keeper.is_none()
+    {
+        let lock = Mounts::lock(path)?;
+        let mounts = Mounts::new(path, None);
+        if mounts.unmount(path, &spec, &lock)? == Unmounted::Busy {
+            return Err(super::busy(path, &[]));
+        }
+    }
+    sandboxer_fs::remove_tree(path)
+}

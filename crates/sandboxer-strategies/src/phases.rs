@@ -1,0 +1,73 @@
+//! Commits in phases: the resource stays locked from prepare to finish.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use sandboxer_core::model::{CommitRequest, CommitResult, Phase, SandboxRef};
+use sandboxer_core::{Error, Result};
+use sandboxer_fs::lock::ResourceLock;
+use sandboxer_fs::space::{Logged, Space};
+
+/// Locks held from prepare to finish, by workspace.
+#[derive(Default)]
+pub struct Phases {
+    held: Mutex<HashMap<PathBuf, ResourceLock>>,
+}
+
+impl Phases {
+    /// Does what `request` asks for.
+    pub fn commit(
+        &self,
+        space: &dyn Space,
+        sandbox: &SandboxRef,
+        request: &CommitRequest,
+    ) -> Result<CommitResult> {
+        let logged = Logged { operation: sandbox.operation(), undo: sandbox.undo() };
+        match request.phase {
+            Phase::Whole => whole(space, request, &logged),
+            Phase::Prepare => self.prepare(space, request, &logged),
+            Phase::Finish => self.finish(space, &logged),
+            Phase::Abort => {
+                let aborted = space.abort();
+                self.let_go(&space.pair().home);
+                aborted.map(|()| CommitResult::default())
+            }
+        }
+    }
+
+    fn prepare(&self, space: &dyn Space, request: &CommitRequest, logged: &Logged) -> Result<CommitResult> {
+        let lock = space.lock()?;
+        let prepared = space.prepare(request, logged)?;
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(space.pair().home.clone(), lock);
+        Ok(prepared)
+    }
+
+    fn finish(&self, space: &dyn Space, logged: &Logged) -> Result<CommitResult> {
+        let _lock = match self.let_go(&space.pair().home) {
+            Some(lock) => lock,
+            None => space.lock()?,
+        };
+        space.finish(logged)
+    }
+
+    /// Forgets what was only prepared, and finishes what was decided, before a workspace goes.
+    pub fn end(&self, space: &dyn Space) -> Result<()> {
+        match space.abort() {
+            Err(Error::Refused { .. }) => self.finish(space, &Logged::default()).map(drop),
+            // Any other failure must not end in a commit of what was only prepared.
+            aborted => aborted,
+        }
+    }
+
+    /// Lets go of the lock of the workspace at `home`.
+    pub fn let_go(&self, home: &Path) -> Option<ResourceLock> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(home)
+    }
+}
+
+fn whole(space: &dyn Space, request: &CommitRequest, logged: &Logged) -> Result<CommitResult> {
+    let _lock = space.lock()?;
+    space.prepare(request, logged)?;
+    space.finish(logged)
+}
