@@ -245,20 +245,12 @@ pub trait Space {
     /// Makes what was prepared real; clears up where nothing was. The caller holds the lock. Where `logged` was finished
     /// before, it says again what it did.
     fn finish(&self, logged: &Logged) -> Result<CommitResult> {
-        let Pair { home, original, means, .. } = self.pair();
-        let files = self.pair().files();
-        if let Some(prepared) = Journal::load(&files.prepared())? {
-            means.neighbours.keep_old(home, original, &prepared)?;
-        }
-        commit::decide(&files)?;
-        let decided = commit::is_decided(&files);
-        let result = self.carry_out()?;
-        match &logged.operation {
-            Some(operation) if !decided => {
-                Ok(commit::load_undo(&files, operation)?.map_or(result, Record::result))
-            }
-            _ => Ok(result),
-        }
+        finish(self, logged)
+    }
+
+    /// Called when a decided commit has been carried out, and again if that was interrupted.
+    fn applied(&self, _journal: &Journal) -> Result<()> {
+        Ok(())
     }
 
     /// Carries out a decided commit; clears up where there is none.
@@ -269,11 +261,13 @@ pub trait Space {
             return commit::clear(&files).map(|()| CommitResult::default());
         }
         let base = self.base()?;
-        let hide_new =
-            |journal: &Journal| pair.means.neighbours.hide_new(&pair.home, &pair.original, journal);
+        let applied = |journal: &Journal| {
+            self.applied(journal)?;
+            pair.means.neighbours.hide_new(&pair.home, &pair.original, journal)
+        };
         pair.with_workshop(|workshop| {
             let copy = Settling { copy: &pair.copy, workshop };
-            commit::finish(&files, &pair.original, base.as_ref(), &copy, &hide_new)
+            commit::finish(&files, &pair.original, base.as_ref(), &copy, &applied)
         })
     }
 
@@ -285,6 +279,24 @@ pub trait Space {
     /// Forgets what was prepared.
     fn abort(&self) -> Result<()> {
         commit::abort(&self.pair().files())
+    }
+}
+
+/// See [`Space::finish`].
+pub(crate) fn finish<S: Space + ?Sized>(space: &S, logged: &Logged) -> Result<CommitResult> {
+    let Pair { home, original, means, .. } = space.pair();
+    let files = space.pair().files();
+    if let Some(prepared) = Journal::load(&files.prepared())? {
+        means.neighbours.keep_old(home, original, &prepared)?;
+    }
+    commit::decide(&files)?;
+    let decided = commit::is_decided(&files);
+    let result = space.carry_out()?;
+    match &logged.operation {
+        Some(operation) if !decided => {
+            Ok(commit::load_undo(&files, operation)?.map_or(result, Record::result))
+        }
+        _ => Ok(result),
     }
 }
 

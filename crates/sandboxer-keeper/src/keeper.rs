@@ -43,6 +43,11 @@ impl Keeper {
         Ok(Some(Self { dir: dir.to_path_buf(), pid }))
     }
 
+    /// The keeper that a process of ours just became.
+    pub(crate) fn of_child(dir: &Path, child: &std::process::Child) -> Self {
+        Self { dir: dir.to_path_buf(), pid: child.id() }
+    }
+
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.pid
@@ -173,6 +178,33 @@ mod tests {
         assert!(!keeper.is_mounted(Path::new("/")).unwrap());
         assert!(keeper.unmount(Path::new("/")).is_err());
         assert!(Keeper::in_dir(&keeper.dir).unwrap().is_none());
+    }
+
+    /// What becomes of a keeper that answers every connection with these bytes.
+    fn found(answer: String) -> Result<Option<Keeper>> {
+        let temp = tempfile::tempdir().unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(temp.path().join("socket")).unwrap();
+        let fake = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            assert_eq!(hear::<Request>(&mut client, Instant::now() + PROMPT).unwrap(), Request::Hello);
+            std::io::Write::write_all(&mut client, answer.as_bytes()).unwrap();
+        });
+        let found = Keeper::in_dir(temp.path());
+        fake.join().unwrap();
+        found
+    }
+
+    #[test]
+    fn only_what_is_a_keeper_is_taken_for_one() {
+        let hello = |protocol, pid| format!("{{\"hello\":{{\"protocol\":{protocol},\"pid\":{pid}}}}}\n");
+        let us = std::process::id();
+        assert_eq!(found(hello(PROTOCOL, us)).unwrap().unwrap().pid(), us);
+        assert!(matches!(found(hello(PROTOCOL, 1)), Err(Error::Corrupt { .. })));
+        let Err(Error::Refused { reason, .. }) = found(hello(PROTOCOL + 1, us)) else { panic!() };
+        assert!(reason.contains("version 2"), "{reason}");
+        assert!(matches!(found("\"done\"\n".into()), Err(Error::Corrupt { .. })));
+        assert!(matches!(found("garbage\n".into()), Err(Error::Io { .. })));
+        assert!(matches!(found(String::new()), Err(Error::Io { .. })));
     }
 
     #[test]

@@ -60,11 +60,12 @@ impl Keepers {
             if let Some(keeper) = Keeper::in_dir(&dir)? {
                 return Ok(keeper);
             }
-            // One that is just dying still holds its lock.
-            if !self.spawn(&dir)? {
-                check(deadline, &dir, "a keeper that does not listen")?;
-                sleep(POLL);
+            if let Some(keeper) = self.spawn(&dir)? {
+                return Ok(keeper);
             }
+            // One that is just dying still holds its lock.
+            check(deadline, &dir, "a keeper that does not listen")?;
+            sleep(POLL);
         }
     }
 
@@ -127,11 +128,13 @@ impl Keepers {
         Ok(self.dir.join(id))
     }
 
-    /// Starts a process and waits until it listens. `false`: another one holds the lock.
-    fn spawn(&self, dir: &Path) -> Result<bool> {
+    /// Starts a process and waits until it listens. `None`: another one holds the lock.
+    fn spawn(&self, dir: &Path) -> Result<Option<Keeper>> {
         let failed = |e| Error::io("start a keeper from", &self.program, e);
         let mut command = Command::new(&self.program);
-        command.arg0(NAME).arg(dir).env_clear().current_dir("/");
+        command.arg0(NAME).arg(dir).current_dir("/");
+        // Where coverage is measured, the keeper's counts.
+        command.env_clear().envs(std::env::vars_os().filter(|(name, _)| name == "LLVM_PROFILE_FILE"));
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -140,10 +143,11 @@ impl Keepers {
             .map_err(failed)?;
         match startup(&mut child) {
             Ok(Startup::Ready) => {
+                let keeper = Keeper::of_child(dir, &child);
                 CHILDREN.lock().unwrap_or_else(PoisonError::into_inner).push(child);
-                Ok(true)
+                Ok(Some(keeper))
             }
-            Ok(Startup::Taken) => child.wait().map(|_| false).map_err(failed),
+            Ok(Startup::Taken) => child.wait().map(|_| None).map_err(failed),
             Ok(Startup::Failed(reason)) => {
                 let _ = child.wait();
                 Err(Error::Unavailable { strategy: "overlay".to_owned(), path: dir.to_path_buf(), reason })

@@ -59,7 +59,7 @@ pub struct Overlay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unmounted {
-    /// It is gone, and so is every use of its upper.
+    /// It is gone from this namespace. Only one that was copied into another namespace meanwhile lives on there.
     Done,
     /// Somebody works in it; it is still there.
     Busy,

@@ -3,18 +3,17 @@
 use std::fs;
 use std::path::Path;
 
+use nix::sched::{CloneFlags, unshare};
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{getegid, geteuid};
-use rustix::thread::{self, UnshareFlags};
 
 /// Takes a user and a mount namespace. The process must have one thread. The user is mapped to itself, so that owners
 /// look the same from inside and from outside; everybody else is nobody.
 pub(crate) fn enter() -> Result<(), String> {
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
-    // Deprecated for what it does to descriptors when asked to separate those; namespaces are not memory.
-    #[expect(deprecated, reason = "its replacement is unsafe, for the sake of the descriptors alone")]
-    thread::unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS).map_err(|errno| why(errno, &setting))?;
+    unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
+        .map_err(|errno| why(Errno::from_raw_os_error(errno as i32), &setting))?;
     write("setgroups", "deny")?;
     write("uid_map", &format!("{uid} {uid} 1"))?;
     write("gid_map", &format!("{gid} {gid} 1"))?;

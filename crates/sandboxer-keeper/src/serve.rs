@@ -40,6 +40,7 @@ pub fn serve_if_asked() {
         return;
     }
     let directory = arguments.next().unwrap_or_default();
+    close_what_was_inherited();
     match Server::new(Path::new(&directory)) {
         Ok(server) => {
             tell(&Startup::Ready);
@@ -50,6 +51,15 @@ pub fn serve_if_asked() {
             tell(&why);
             exit(1)
         }
+    }
+}
+
+/// Somebody may wait for the end of a pipe that the program which started us was given, and knew nothing of.
+fn close_what_was_inherited() {
+    let entries = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    for number in numbers.filter(|number| *number > 2).collect::<Vec<_>>() {
+        let _ = nix::unistd::close(number);
     }
 }
 

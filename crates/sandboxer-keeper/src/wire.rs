@@ -7,7 +7,7 @@ use sandboxer_core::Error;
 use serde::{Deserialize, Serialize};
 
 use crate::chain::in_words;
-use crate::mount::{MOUNT, OPEN, UNMOUNT};
+use crate::mount::STEPS;
 use crate::{Overlay, Unmounted, paths};
 
 /// The version of everything below. `Hello` and its answer stay as they are in every version.
@@ -64,7 +64,7 @@ impl Failure {
 
     /// The error as it was over there, as far as callers can tell.
     pub(crate) fn into_error(self) -> Error {
-        let Some(step) = [OPEN, MOUNT, UNMOUNT, "look at"].into_iter().find(|step| *step == self.step) else {
+        let Some(step) = STEPS.into_iter().find(|step| *step == self.step) else {
             return Error::refused(format!("the keeper says: {}", self.said));
         };
         let kind =
@@ -76,7 +76,7 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
-            Error::Io { step, path, source } => {
+            Error::Io { step, path, source } if STEPS.contains(&step) => {
                 Self { step: step.to_owned(), path, errno: errno_of(&source), said: source.to_string() }
             }
             other => Self::refusal(in_words(&other)),
@@ -88,7 +88,7 @@ impl From<Error> for Failure {
 fn errno_of(error: &io::Error) -> Option<i32> {
     error
         .raw_os_error()
-        .or_else(|| error.to_string().rsplit("(os error ").next()?.split(')').next()?.parse().ok())
+        .or_else(|| error.to_string().split("(os error ").nth(1)?.split(')').next()?.parse().ok())
 }
 
 /// What a keeper without an answer gets.
@@ -116,10 +116,15 @@ mod tests {
     #[test]
     fn an_error_stays_itself_between_processes() {
         let refused = io::Error::from_raw_os_error(13);
-        let Error::Io { step, path, source } = passed_on(Error::io(OPEN, "/l", refused)) else { panic!() };
-        assert_eq!((step, path, source.kind()), (OPEN, "/l".into(), io::ErrorKind::PermissionDenied));
+        let Error::Io { step, path, source } = passed_on(Error::io("open directory", "/l", refused)) else {
+            panic!()
+        };
+        assert_eq!(
+            (step, path, source.kind()),
+            ("open directory", "/l".into(), io::ErrorKind::PermissionDenied)
+        );
         let said = io::Error::other("Device or resource busy (os error 16): overlay: no");
-        let Error::Io { source, .. } = passed_on(Error::io(MOUNT, "/m", said)) else { panic!() };
+        let Error::Io { source, .. } = passed_on(Error::io("mount overlay at", "/m", said)) else { panic!() };
         assert_eq!(source.kind(), io::ErrorKind::ResourceBusy);
         assert!(source.to_string().ends_with("overlay: no"));
         assert!(

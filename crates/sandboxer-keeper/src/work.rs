@@ -111,7 +111,7 @@ mod tests {
         std::fs::create_dir_all(work.join("work/incompat/volatile")).unwrap();
         std::fs::write(work.join("work/incompat/volatile/dirty"), "").unwrap();
         for part in ["work/incompat/volatile", "work/incompat", "work"] {
-            std::fs::set_permissions(work.join(part), Permissions::from_mode(0)).unwrap();
+            std::fs::set_permissions(work.join(part), Permissions::from_mode(0o000)).unwrap();
         }
         assert!(fresh_work(&work).unwrap());
         assert_eq!(std::fs::read_dir(&work).unwrap().count(), 0);

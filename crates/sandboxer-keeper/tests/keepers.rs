@@ -43,6 +43,7 @@ const TESTS: &[Test] = &[
     ("whoever_talks_nonsense_harms_nobody", whoever_talks_nonsense_harms_nobody),
     ("silent_clients_keep_nobody_waiting", silent_clients_keep_nobody_waiting),
     ("it_belongs_to_no_terminal_and_to_no_pipe", it_belongs_to_no_terminal_and_to_no_pipe),
+    ("nobody_waits_for_what_it_inherited", nobody_waits_for_what_it_inherited),
     ("a_stopped_keeper_is_reported_and_not_replaced", a_stopped_keeper_is_reported_and_not_replaced),
     ("a_mount_inside_a_layer_is_named", a_mount_inside_a_layer_is_named),
     ("the_trial_leaves_nothing", the_trial_leaves_nothing),
@@ -70,8 +71,10 @@ fn run_as_root(arguments: &[String]) -> i32 {
     let home = temp.path().join("home");
     fs::create_dir(&home).unwrap();
     std::os::unix::fs::chown(&home, Some(USER), Some(USER)).unwrap();
+    let profile = user_profile(&home);
     let as_user = |arguments: &[&OsStr]| {
         let mut command = Command::new(&program);
+        command.envs(profile.iter().map(|(_, path)| ("LLVM_PROFILE_FILE", path)));
         command.args(arguments).env("TMPDIR", &home).uid(USER).gid(USER).current_dir("/");
         command.status().unwrap().code().unwrap_or(101)
     };
@@ -80,7 +83,26 @@ fn run_as_root(arguments: &[String]) -> i32 {
     let status = as_user(&all);
     let another = catch_unwind(|| another_user_is_refused(&home, &as_user));
     println!("test another_user_is_refused ... {}", if another.is_ok() { "ok" } else { "FAILED" });
+    if let Some((ours, _)) = profile {
+        keep_profiles(&home, ours.parent().unwrap());
+    }
     if another.is_err() { 101 } else { status }
+}
+
+/// Where coverage is measured: where that goes, and a place that the user may write to.
+fn user_profile(home: &Path) -> Option<(PathBuf, PathBuf)> {
+    let ours = PathBuf::from(std::env::var_os("LLVM_PROFILE_FILE")?);
+    let name = ours.file_stem()?.to_str()?;
+    let theirs = home.join(format!("{name}-user.profraw"));
+    Some((ours, theirs))
+}
+
+fn keep_profiles(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap()) {
+        if entry.path().extension() == Some(OsStr::new("profraw")) {
+            fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
 }
 
 /// A small harness: every test in turn, each in directories of its own.
@@ -382,6 +404,21 @@ fn it_belongs_to_no_terminal_and_to_no_pipe(case: &Case) {
         let found = fs::metadata(case.dir().join(name)).unwrap().permissions().mode() & 0o777;
         assert_eq!(found & 0o077, 0, "{name}: {found:o}, not {mode:o}");
     }
+}
+
+/// A descriptor that goes through every exec is given to a program which starts a keeper; its end has to come with that
+/// program's.
+fn nobody_waits_for_what_it_inherited(case: &Case) {
+    let (mut ours, theirs) = std::io::pipe().unwrap();
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "exec 7>&1 >/dev/null; exec \"$0\" start \"$1\""]);
+    command.arg(std::env::current_exe().unwrap()).arg(case.temp.path()).stdout(theirs);
+    assert!(command.status().unwrap().success());
+    drop(command);
+    let reader = std::thread::spawn(move || ours.read_to_end(&mut Vec::new()));
+    let pid = case.keepers.find("it").unwrap().unwrap().pid();
+    until("the pipe is closed though the keeper runs", || reader.is_finished());
+    assert!(runs(pid));
 }
 
 fn a_stopped_keeper_is_reported_and_not_replaced(case: &Case) {

@@ -55,6 +55,7 @@ pub fn capabilities() -> Capabilities {
         checkpoints: true,
         undo: true,
         parts: true,
+        looks_through: false,
         resource_types: ["fs-directory", "fs-file", "fs-mount"].map(str::to_owned).to_vec(),
     }
 }

@@ -1,7 +1,8 @@
 //! The conformance suite over every strategy and over the strict fake.
 #![allow(missing_docs)]
 
-use sandboxer_strategies::{copy_on_write, filesystem_copy, none};
+use sandboxer_keeper::mount;
+use sandboxer_strategies::{copy_on_write, filesystem_copy, none, overlay};
 use sandboxer_testkit::conformance::Fixture;
 use sandboxer_testkit::mounts::Mounted;
 use sandboxer_testkit::{conformance_tests, fake};
@@ -21,8 +22,23 @@ fn across_filesystems() -> Result<Fixture, String> {
     Ok(fixture.keeping((home, resource)))
 }
 
+/// Overlays that this process mounts.
+fn on_the_host() -> Result<Fixture, String> {
+    mount::try_host(&std::env::temp_dir())?;
+    Ok(Fixture::new(overlay::entry()))
+}
+
+/// The same, with everything in memory.
+fn on_tmpfs() -> Result<Fixture, String> {
+    let memory = Mounted::tmpfs(64 << 20)?;
+    mount::try_host(memory.path())?;
+    Ok(Fixture::split(overlay::entry(), memory.path(), memory.path()).keeping(memory))
+}
+
 conformance_tests!(strict_fake, || Ok(Fixture::new(fake::entry())));
 conformance_tests!(filesystem_copy_strategy, || Ok(Fixture::new(filesystem_copy::entry())));
 conformance_tests!(filesystem_copy_across_filesystems, across_filesystems);
 conformance_tests!(copy_on_write_strategy, on_xfs);
+conformance_tests!(overlay_on_the_host, on_the_host);
+conformance_tests!(overlay_on_tmpfs, on_tmpfs);
 conformance_tests!(none_strategy, || Ok(Fixture::new(none::entry())));

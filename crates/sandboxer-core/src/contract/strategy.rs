@@ -87,6 +87,9 @@ pub struct Capabilities {
     pub undo: bool,
     /// `cleanup` honours the ref's `part`, and `create` the resource's property `parked`.
     pub parts: bool,
+    /// Where nothing was changed, the sandbox shows the original as it is now, edits by hand and what the patterns leave out
+    /// included. It is there only while something keeps it: `create` with the property `parked` brings it up again.
+    pub looks_through: bool,
     /// The resource types it is made for; empty means any.
     pub resource_types: Vec<String>,
 }
@@ -105,6 +108,7 @@ impl Default for Capabilities {
             keeps_base: false,
             undo: false,
             parts: false,
+            looks_through: false,
             resource_types: Vec::new(),
         }
     }

@@ -28,6 +28,7 @@ use crate::base::Base;
 use crate::durable;
 use crate::manifest::{Edits, Entry};
 use crate::root::Root;
+use crate::stamp::Stamp;
 
 pub use journal::{Dress, Journal, Outcome, Settle, Step};
 pub use prepare::{Prepare, prepare};
@@ -143,7 +144,7 @@ fn cannot_be_undone(entries: &[DiffEntry], reason: String) -> Option<Notice> {
 /// What was put back had another name until just now, where it was kept; losing that changed its stamp and nothing else.
 fn restamp(original: &Root, edits: &mut Edits) -> Result<()> {
     for (path, entry) in edits.iter_mut().filter_map(|(path, entry)| Some((path, entry.as_mut()?))) {
-        let Some(before) = entry.base else { continue };
+        let Some(before) = entry.base.filter(Stamp::is_known) else { continue };
         let now = original.stamp(path)?.filter(|now| before.same_inode(now) && before.same_state(now));
         entry.base = Some(now.unwrap_or(before));
     }

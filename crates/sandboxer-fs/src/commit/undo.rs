@@ -71,6 +71,7 @@ impl Touched {
     /// Whether what was there before was the base. If not, taking the operation back must leave that to be seen.
     pub fn found_base(&self) -> bool {
         match (self.before.as_ref().and_then(|b| b.base), &self.found) {
+            (Some(base), _) if !base.is_known() => false,
             (Some(base), Some(found)) if base.is_dir() => found.is_dir() && base.mode == found.mode,
             (Some(base), Some(found)) => base.same_inode(found) && base.same_state(found),
             (base, found) => base.is_none() && found.is_none(),

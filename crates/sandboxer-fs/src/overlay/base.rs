@@ -1,6 +1,6 @@
 //! What an overlay is compared with: the original as it was at an instant, but for the paths that are written down.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use sandboxer_core::model::{NodeType, RelPath};
 use sandboxer_core::{Error, Result};
@@ -81,6 +81,14 @@ impl OverlayBase<'_> {
         Ok(paths)
     }
 
+    fn inodes_at<'p>(&self, paths: impl Iterator<Item = &'p RelPath>) -> Result<HashSet<u64>> {
+        let mut inos = HashSet::new();
+        for path in paths {
+            inos.extend(self.original.stamp(path)?.map(|stamp| stamp.ino));
+        }
+        Ok(inos)
+    }
+
     /// Whether an entry was copied up from something else than the original has at its path.
     fn is_swapped(&self, path: &RelPath, origin: Option<Origin>) -> Result<bool> {
         let Some(ino) = origin.and_then(|o| o.ino) else { return Ok(false) };
@@ -115,11 +123,13 @@ impl Base for OverlayBase<'_> {
     fn scan(&self, comparison: &Comparison<'_>) -> Result<Scan> {
         let layers: Vec<&Layer> = self.layers.iter().collect();
         let all = touched(&layers, comparison.threads, comparison.cancel)?;
+        let inos = self.inodes_at(all.paths.keys())?;
         let mut run = Run {
             base: self,
             comparison,
             found: BTreeMap::new(),
             swapped: BTreeSet::new(),
+            inos,
             scan: Scan::default(),
         };
         for (path, facts) in &all.paths {
@@ -146,6 +156,8 @@ struct Run<'a> {
     found: BTreeMap<RelPath, Candidate>,
     /// Directories of the original that are others than those the changes were made in.
     swapped: BTreeSet<RelPath>,
+    /// What the original has where anything was changed: an entry that came from there was renamed or linked.
+    inos: HashSet<u64>,
     scan: Scan,
 }
 
@@ -161,6 +173,9 @@ impl Run<'_> {
         if let Some(now) = now.filter(|now| now.nlink > 1 && !now.is_dir()) {
             let group = self.scan.links.entry(now.ino).or_default();
             group.names = group.names.max(facts.links.map_or(now.nlink, |(_, names, _)| names));
+            if base.as_ref().is_some_and(|b| b.node_type() == NodeType::File) {
+                group.relinked.push(path.clone());
+            }
         }
         let was_dir = base.as_ref().is_some_and(|b| b.node_type() == NodeType::Directory);
         if was_dir && (!is_dir || facts.opaque) {
@@ -183,14 +198,15 @@ impl Run<'_> {
             return Ok(base);
         }
         let in_swapped = path.parent().is_some_and(|parent| self.swapped.contains(&parent));
-        if in_swapped || self.base.is_swapped(path, facts.origin)? {
+        let moved_here = facts.origin.and_then(|o| o.ino).is_some_and(|ino| self.inos.contains(&ino));
+        if in_swapped || (!moved_here && self.base.is_swapped(path, facts.origin)?) {
             if base.as_ref().is_some_and(|b| b.node_type() == NodeType::Directory) {
                 self.swapped.insert(path.clone());
             }
             return Ok(self.unknown(base, facts, now));
         }
         match base {
-            None => Ok(self.unknown(None, facts, now)),
+            None if !moved_here => Ok(self.unknown(None, facts, now)),
             known => Ok(known),
         }
     }

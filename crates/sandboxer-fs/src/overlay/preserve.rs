@@ -18,12 +18,14 @@ use super::layer::Layer;
 use super::records::{Records, Says, says};
 use super::space::OverlaySpec;
 use super::stack::{Places, Stack};
+use super::view::View;
 use crate::base::Base;
 use crate::clone::{dress_dir, make_link};
 use crate::commit::{Journal, Step};
 use crate::copy::{Meta, Transfer, copy_file};
 use crate::filter::Filter;
-use crate::manifest::{Edits, Entry};
+use crate::hash::ContentHash;
+use crate::manifest::Edits;
 use crate::root::{Dir, Root};
 use crate::stamp::Stamp;
 use crate::xattrs;
@@ -88,17 +90,20 @@ impl Watcher {
             return Ok(());
         }
         let watched = Root::open(&self.spec.original)?;
-        let keeping = Keeping { base: self.base(&watched)?, preserve: Root::open(self.places().preserve())? };
+        let (base, preserve) =
+            (self.base(&watched)?, Layer::open(&self.places().preserve(), self.spec.marks)?);
+        let from = View { layers: vec![&preserve], bottom: &watched };
+        let shelf = Shelf { from, to: Root::open(self.places().preserve())? };
         let mut edits = Edits::new();
         for path in &changes.old {
-            keeping.keep(path, &mut edits)?;
+            keep(&base, &shelf, path, &mut edits)?;
         }
         for path in &changes.new {
-            keeping.white_out(path, &mut edits)?;
+            hide_before(&base, &shelf, path, &mut edits)?;
         }
-        keeping.base.rewrite(edits)?;
+        base.rewrite(edits)?;
         match &self.merged {
-            Some(merged) => copy_up(&keeping, &Root::open(merged)?, &changes.old),
+            Some(merged) => copy_up(&base, &Root::open(merged)?, &changes.old),
             None => Ok(()),
         }
     }
@@ -142,48 +147,60 @@ fn in_layers(base: &OverlayBase<'_>, path: &RelPath) -> bool {
     base.layers.iter().any(|layer| layer.root.stamp(path).is_ok_and(|found| found.is_some()))
 }
 
-struct Keeping<'a> {
-    base: OverlayBase<'a>,
-    preserve: Root,
+/// Keeps the old entry at `path`, and notes it as the base.
+fn keep(base: &OverlayBase<'_>, shelf: &Shelf<'_>, path: &RelPath, edits: &mut Edits) -> Result<()> {
+    let recorded = match says(&base.recorded, path) {
+        Says::Nothing | Says::Here(None) => return Ok(()),
+        Says::Here(Some(entry)) => Some(entry.clone()),
+        Says::Silent => None,
+    };
+    let Some(mut entry) = base.in_original(path)? else { return Ok(()) };
+    let Some(hash) = shelf.put(path)? else { return Ok(()) };
+    entry.hash = hash;
+    if !in_layers(base, path) {
+        // What it shows is its base, whoever changed it before.
+        entry.base = base.original.stamp(path)?.or(entry.base);
+    }
+    edits.insert(path.clone(), Some(recorded.unwrap_or(entry)));
+    Ok(())
 }
 
-impl Keeping<'_> {
-    /// Keeps the entry at `path` as it is in the original.
-    fn keep(&self, path: &RelPath, edits: &mut Edits) -> Result<()> {
-        let recorded = match says(&self.base.recorded, path) {
-            Says::Nothing | Says::Here(None) => return Ok(()),
-            Says::Here(Some(entry)) => Some(entry.clone()),
-            Says::Silent => None,
-        };
-        let Some(mut entry) = self.base.in_original(path)? else { return Ok(()) };
-        if self.preserve.stamp(path)?.is_some() {
-            return Ok(());
-        }
-        let Some(hash) = self.copy(path, &entry)? else { return Ok(()) };
-        entry.hash = hash;
-        if !in_layers(&self.base, path) {
-            // What it shows is its base, whoever changed it before.
-            entry.base = self.base.original.stamp(path)?.or(entry.base);
-        }
-        edits.insert(path.clone(), Some(recorded.unwrap_or(entry)));
-        Ok(())
+/// Hides what is to come at `path`, and notes that nothing is there.
+fn hide_before(base: &OverlayBase<'_>, shelf: &Shelf<'_>, path: &RelPath, edits: &mut Edits) -> Result<()> {
+    if says(&base.recorded, path) == Says::Silent && shelf.white_out(path)? {
+        edits.insert(path.clone(), None);
     }
+    Ok(())
+}
 
-    /// Copies an entry into `preserve`. `None` where it cannot be there, else the hash of its content.
-    fn copy(&self, path: &RelPath, entry: &Entry) -> Result<Option<Option<crate::hash::ContentHash>>> {
+/// A layer that entries are copied to before they change.
+pub(super) struct Shelf<'a> {
+    /// What shows them now.
+    pub from: View<'a>,
+    /// The layer.
+    pub to: Root,
+}
+
+impl Shelf<'_> {
+    /// Copies the entry at `path`. `None` where nothing is to be copied or it is there already, else the hash of its content.
+    pub fn put(&self, path: &RelPath) -> Result<Option<Option<ContentHash>>> {
+        let Some(found) = self.from.find(path)? else { return Ok(None) };
+        if self.to.stamp(path)?.is_some() {
+            return Ok(None);
+        }
         let Some(to) = self.parent(path)? else { return Ok(None) };
-        let from = self.base.original.parent_of(path)?;
-        match entry.node_type() {
+        let from = self.from.open_parent(path, &found)?;
+        match found.stamp.node_type() {
             NodeType::File => {
-                let copied =
-                    copy_file((&from, path.name()), (&to, path.name()), Transfer::Prefer, &mut Vec::new())?;
-                // What the neighbour sees from its next mount on must not depend on luck.
-                fs::fsync(to.open_file(path.name())?)
-                    .map_err(|e| Error::io("flush", to.shown(path.name()), e))?;
+                let names = ((&from, path.name()), (&to, path.name()));
+                let copied = copy_file(names.0, names.1, Transfer::Prefer, &mut Vec::new())?;
+                // What is seen from the next mount on must not depend on luck.
+                let flushed = fs::fsync(to.open_file(path.name())?);
+                flushed.map_err(|e| Error::io("flush", to.shown(path.name()), e))?;
                 Ok(Some(copied.hash))
             }
             NodeType::Symlink => {
-                make_link(&to, path.name(), &entry.target, &entry.base.unwrap_or_default())?;
+                make_link(&to, path.name(), &from.read_link(path.name())?, &found.stamp)?;
                 Ok(Some(None))
             }
             NodeType::Directory => self.dir(&to, path).map(|_| Some(None)),
@@ -191,11 +208,30 @@ impl Keeping<'_> {
         }
     }
 
-    /// The directory that holds `path` in `preserve`, made like the original's. `None` where it is hidden there.
+    /// Makes a whiteout at `path`, where nothing is shown yet. Whether there is one now that was not there.
+    pub fn white_out(&self, path: &RelPath) -> Result<bool> {
+        let is_free = self.from.find(path)?.is_none() && self.to.stamp(path)?.is_none();
+        if !is_free || !self.shows_parent(path)? {
+            return Ok(false);
+        }
+        let Some(to) = self.parent(path)? else { return Ok(false) };
+        fs::mknodat(&to, path.name(), FileType::CharacterDevice, Mode::empty(), 0)
+            .map_err(|e| Error::io("make a whiteout at", to.shown(path.name()), e))?;
+        Ok(true)
+    }
+
+    fn shows_parent(&self, path: &RelPath) -> Result<bool> {
+        match path.parent() {
+            Some(parent) => Ok(self.from.find(&parent)?.is_some_and(|found| found.stamp.is_dir())),
+            None => Ok(true),
+        }
+    }
+
+    /// The directory that holds `path` in the layer, made like the one that is shown. `None` where it is hidden there.
     fn parent(&self, path: &RelPath) -> Result<Option<Dir>> {
-        let Some(parent) = path.parent() else { return self.preserve.as_dir().map(Some) };
-        match self.preserve.stamp(&parent)? {
-            Some(stamp) if stamp.is_dir() => return self.preserve.dir(Some(&parent)).map(Some),
+        let Some(parent) = path.parent() else { return self.to.as_dir().map(Some) };
+        match self.to.stamp(&parent)? {
+            Some(stamp) if stamp.is_dir() => return self.to.dir(Some(&parent)).map(Some),
             Some(_) => return Ok(None),
             None => {}
         }
@@ -206,37 +242,59 @@ impl Keeping<'_> {
     }
 
     fn dir(&self, to: &Dir, path: &RelPath) -> Result<Dir> {
+        let Some(found) = self.from.find(path)? else {
+            return Err(Error::not_found("directory", path.to_string()));
+        };
         to.make_dir(path.name(), 0o700)?;
-        let (made, like) = (to.dir(path.name())?, self.base.original.dir(Some(path))?);
+        let (made, like) = (to.dir(path.name())?, self.from.open_parent(path, &found)?.dir(path.name())?);
         let attributes =
             xattrs::read(&like).map_err(|e| Error::io("read attributes of", like.shown_self(), e))?;
         dress_dir(&made, &Meta::of(&like.stamp_self()?, attributes))?;
         Ok(made)
     }
+}
 
-    /// Hides what is to come at `path` from mounts to come.
-    fn white_out(&self, path: &RelPath, edits: &mut Edits) -> Result<()> {
-        let is_open =
-            says(&self.base.recorded, path) == Says::Silent && self.base.in_original(path)?.is_none();
-        if !is_open || self.preserve.stamp(path)?.is_some() {
-            return Ok(());
-        }
-        if let Some(parent) = path.parent()
-            && !self.base.original.stamp(&parent)?.is_some_and(|stamp| stamp.is_dir())
-        {
-            return Ok(());
-        }
-        let Some(to) = self.parent(path)? else { return Ok(()) };
-        fs::mknodat(&to, path.name(), FileType::CharacterDevice, Mode::empty(), 0)
-            .map_err(|e| Error::io("make a whiteout at", to.shown(path.name()), e))?;
-        edits.insert(path.clone(), None);
-        Ok(())
+/// For a commit of the workspace itself: its checkpoints go on showing what they showed. One layer of old entries lies below all of them.
+pub(super) fn keep_for_checkpoints(spec: &OverlaySpec, places: &Places, journal: &Journal) -> Result<()> {
+    let mut stack = Stack::load(places)?;
+    let changes = Changes::of(journal, &spec.original, &spec.original, &Filter::all());
+    if stack.checkpoints.is_empty() || (changes.old.is_empty() && changes.new.is_empty()) {
+        return Ok(());
     }
+    let (id, layer) = stack.new_layer(places)?;
+    let (preserve, original) = (Layer::open(&places.preserve(), spec.marks)?, Root::open(&spec.original)?);
+    let from = View { layers: vec![&preserve], bottom: &original };
+    let shelf = Shelf { from, to: Root::open(&layer)? };
+    for path in &changes.old {
+        shelf.put(path)?;
+    }
+    for path in &changes.new {
+        shelf.white_out(path)?;
+    }
+    stack.put_below_checkpoints(id, places)
+}
+
+/// What the workspace has committed is its base: what was preserved of it before is not.
+pub(super) fn forget_preserved(places: &Places, journal: &Journal) -> Result<()> {
+    let preserve = Root::open(places.preserve())?;
+    for step in &journal.steps {
+        let path = step.path();
+        let Some(kept) = preserve.stamp(path)? else { continue };
+        let becomes_dir = match step {
+            Step::Place { new, .. } => new.is_dir(),
+            Step::Dress { old, .. } => old.is_dir(),
+            Step::Delete { .. } => false,
+        };
+        if !(kept.is_dir() && becomes_dir) {
+            crate::remove_below(&preserve, path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Has the mount copy up what it still takes from the original.
-fn copy_up(keeping: &Keeping<'_>, merged: &Root, paths: &BTreeSet<RelPath>) -> Result<()> {
-    for path in paths.iter().filter(|path| !in_layers(&keeping.base, path)) {
+fn copy_up(base: &OverlayBase<'_>, merged: &Root, paths: &BTreeSet<RelPath>) -> Result<()> {
+    for path in paths.iter().filter(|path| !in_layers(base, path)) {
         let Some(parent) = merged.find_parent(path)? else { continue };
         let Some(stamp) = parent.stamp(path.name())? else { continue };
         touch(&parent, path.name(), &stamp)

@@ -2,24 +2,29 @@
 
 use std::path::{Path, PathBuf};
 
-use sandboxer_core::model::{Change, RelPath};
+use sandboxer_core::model::{Change, CommitResult, RelPath};
 use sandboxer_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::base::OverlayBase;
 use super::instant::{Clock, Instant};
 use super::layer::{Layer, Marks};
+use super::preserve;
 use super::records::{Records, Says, says};
 use super::stack::{Places, Stack, dress_like};
-use crate::base::Base;
+use crate::base::{Base, PACK};
+use crate::commit::Journal;
+use crate::content::read_all;
 use crate::copy::Transfer;
 use crate::durable;
 use crate::filter::{Filter, Patterns};
+use crate::hash::ContentHash;
 use crate::manifest::{Edits, Entry};
+use crate::pack::PackWriter;
 use crate::restore::{Restored, Source, restore};
 use crate::rollback::FromOriginal;
-use crate::root::{Dir, Root};
-use crate::space::{Means, Pair, Space, Workshop, replace_in};
+use crate::root::{Dir, Root, stamp_of_fd};
+use crate::space::{Logged, Means, Pair, Space, Workshop, finish, replace_in};
 
 /// What an overlay workspace is made of; kept beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,6 +143,21 @@ impl OverlaySpace {
         })
     }
 
+    /// The base of a file that is about to be replaced, with its content kept for merging.
+    fn with_content(&self, path: &RelPath, entry: Entry) -> Result<Entry> {
+        let Some(stamp) = entry.base.filter(|stamp| stamp.is_file() && stamp.is_known()) else {
+            return Ok(entry);
+        };
+        let pack = PackWriter::open(&self.pair.home.join(PACK), self.pair.keep_base)?;
+        let read = || -> Option<Vec<u8>> {
+            let fd = self.pair.original.parent_of(path).ok()?.open_file(path.name()).ok()?;
+            let content = read_all(fd.try_clone().ok()?, stamp.size).ok()?;
+            stamp_of_fd(&fd).is_ok_and(|now| stamp.untouched(&now)).then_some(content)
+        };
+        let Some(content) = pack.wants(stamp.size).then(read).flatten() else { return Ok(entry) };
+        Ok(Entry { kept: pack.keep(&content), hash: Some(ContentHash::of(&content)), ..entry })
+    }
+
     /// The base again within `scope`, entry by entry through the mount.
     pub fn rollback(&self, scope: &[RelPath]) -> Result<Restored> {
         let base = self.overlay_base()?;
@@ -162,13 +182,23 @@ impl Space for OverlaySpace {
         Ok(Box::new(self.overlay_base()?))
     }
 
+    fn finish(&self, logged: &Logged) -> Result<CommitResult> {
+        if let Some(prepared) = Journal::load(&self.pair.files().prepared())? {
+            preserve::keep_for_checkpoints(&self.spec, &self.places, &prepared)?;
+        }
+        finish(self, logged)
+    }
+
+    fn applied(&self, journal: &Journal) -> Result<()> {
+        preserve::forget_preserved(&self.places, journal)
+    }
+
     /// A file that is replaced has no origin by which its base could be told later: so that is written down first.
     fn write(&self, path: &RelPath, content: &[u8]) -> Result<Change> {
         let base = self.overlay_base()?;
-        let is_new =
-            says(&base.recorded, path) == Says::Silent && base.layers.iter().all(|l| no_entry(l, path));
-        if let Some(entry) = if is_new { base.find(path)? } else { None } {
-            base.rewrite(Edits::from([(path.clone(), Some(entry))]))?;
+        if says(&base.recorded, path) == Says::Silent && base.layers.iter().all(|l| no_entry(l, path)) {
+            let entry = base.find(path)?.map(|entry| self.with_content(path, entry)).transpose()?;
+            base.rewrite(Edits::from([(path.clone(), entry)]))?;
         }
         replace_in(&self.pair, path, content)
     }

@@ -159,6 +159,22 @@ impl Stack {
         self.next
     }
 
+    /// A number and an empty directory for a layer that no state has yet.
+    pub fn new_layer(&mut self, places: &Places) -> Result<(LayerId, PathBuf)> {
+        let id = self.take_number();
+        let layer = places.layer(id);
+        // What a crash left of an earlier one has the same number.
+        crate::remove_tree(&layer)?;
+        make_dir(&layer)?;
+        Ok((id, layer))
+    }
+
+    /// Lays `id` below all that every checkpoint has.
+    pub fn put_below_checkpoints(&mut self, id: LayerId, places: &Places) -> Result<()> {
+        self.checkpoints.values_mut().for_each(|layers| layers.insert(0, id));
+        self.store(places)
+    }
+
     /// Makes the present layers with `id`, which is in place, the checkpoint `name`.
     pub fn adopt(&mut self, name: &str, id: LayerId, places: &Places) -> Result<()> {
         let layers = self.layers.iter().copied().chain([id]).collect();

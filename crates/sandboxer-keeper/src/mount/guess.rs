@@ -10,10 +10,12 @@ use crate::{Kind, Overlay, work};
 /// The most layers the kernel takes.
 const MAX_LOWERS: usize = 500;
 
-/// What is known to be wrong with an overlay that was refused.
-pub(super) fn what_is_wrong(overlay: &Overlay, kind: Kind) -> Option<String> {
-    let looks = [too_many, marked, apart, on_overlayfs];
-    looks.iter().find_map(|look| look(overlay)).or_else(|| mounts_inside(overlay, kind))
+/// What is known to be wrong with an overlay that was refused. In a work directory that had not been used before, the
+/// mark is of the very mount that was refused, and tells nothing.
+pub(super) fn what_is_wrong(overlay: &Overlay, kind: Kind, used: bool) -> Option<String> {
+    let looks = [too_many, apart, on_overlayfs];
+    let wrong = looks.iter().find_map(|look| look(overlay));
+    wrong.or_else(|| mounts_inside(overlay, kind)).or_else(|| marked(overlay).filter(|_| used))
 }
 
 fn too_many(overlay: &Overlay) -> Option<String> {

@@ -28,11 +28,13 @@ pub use table::submounts;
 pub use trial::try_host;
 pub(crate) use trial::{Trial, unique};
 
-/// The steps that errors of this module name.
-pub(crate) const OPEN: &str = "open directory";
-pub(crate) const MOUNT: &str = "mount overlay at";
-pub(crate) const UNMOUNT: &str = "unmount";
+const OPEN: &str = "open directory";
+const MOUNT: &str = "mount overlay at";
+const UNMOUNT: &str = "unmount";
 const LOOK: &str = "look at";
+
+/// The steps that errors of this module name.
+pub(crate) const STEPS: [&str; 4] = [OPEN, MOUNT, UNMOUNT, LOOK];
 
 const OVERLAY_MAGIC: u64 = 0x794c_7630;
 
@@ -40,7 +42,7 @@ const OVERLAY_MAGIC: u64 = 0x794c_7630;
 ///
 /// The last name of each path is not followed if it is a link. `work` has to be fresh. Nothing may be mounted at `at`
 /// yet; that nobody else uses `upper` is the caller's to see to, since the kernel does not: two mounts of one upper
-/// break each other.
+/// break each other. A mount that the kernel refuses may leave its mark in `work` all the same.
 ///
 /// The mount is `nosuid` and `nodev`: what is in a sandbox was written by somebody who is not trusted, so a setuid program or
 /// a device node inside gives nobody anything. Directories cannot be renamed by redirection, there are no metadata-only
@@ -102,8 +104,9 @@ fn nonempty(path: &Path) -> &Path {
 /// The overlay as a mount that is nowhere yet, and gone when the descriptor is closed.
 fn detached(overlay: &Overlay, kind: Kind) -> Result<OwnedFd> {
     let layers = Layers::open(overlay)?;
-    let refused =
-        |refusal: Refusal| Error::io(MOUNT, &overlay.at, refusal.explained(overlay, kind).in_words());
+    let refused = |refusal: Refusal| {
+        Error::io(MOUNT, &overlay.at, refusal.explained(overlay, kind, layers.used).in_words())
+    };
     match layers.mount(overlay, kind, Way::Descriptor) {
         Err(refusal) if refusal.not_understood => {}
         answer => return answer.map_err(refused),
@@ -120,7 +123,7 @@ fn detached(overlay: &Overlay, kind: Kind) -> Result<OwnedFd> {
 enum Way {
     /// By descriptor, since Linux 6.13.
     Descriptor,
-    /// By the descriptor's name in `/proc`, each lower on its own, since Linux 6.8. A name itself may be too long: the
+    /// By the descriptor's name in `/proc`, each lower on its own, since Linux 6.7. A name itself may be too long: the
     /// kernel takes values of up to 255 bytes.
     Name,
     /// By such names, all lowers in one value, for what is older.
@@ -132,6 +135,8 @@ struct Layers {
     lowers: Vec<OwnedFd>,
     upper: OwnedFd,
     work: OwnedFd,
+    /// The work directory has been used before.
+    used: bool,
 }
 
 /// Why the kernel would not have it.
@@ -145,7 +150,9 @@ struct Refusal {
 impl Layers {
     fn open(overlay: &Overlay) -> Result<Self> {
         let lowers = overlay.lowers.iter().map(|lower| directory(lower)).collect::<Result<_>>()?;
-        Ok(Self { lowers, upper: directory(&overlay.upper)?, work: directory(&overlay.work)? })
+        let (upper, work) = (directory(&overlay.upper)?, directory(&overlay.work)?);
+        let used = fs::statat(&work, "work", AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        Ok(Self { lowers, upper, work, used })
     }
 
     fn mount(&self, overlay: &Overlay, kind: Kind, way: Way) -> Result<OwnedFd, Refusal> {
@@ -200,14 +207,15 @@ impl Refusal {
     fn of_no_overlayfs(errno: Errno) -> Self {
         let said = match errno {
             Errno::NODEV => "this kernel has no overlay filesystem (try `modprobe overlay`)".to_owned(),
+            Errno::PERM => "this process may not mount overlays".to_owned(),
             _ => String::new(),
         };
         Self { errno, said, not_understood: false }
     }
 
     /// With a guess: the kernel often says nothing.
-    fn explained(mut self, overlay: &Overlay, kind: Kind) -> Self {
-        let wrong = guess::what_is_wrong(overlay, kind);
+    fn explained(mut self, overlay: &Overlay, kind: Kind, used: bool) -> Self {
+        let wrong = guess::what_is_wrong(overlay, kind, used);
         let said = std::mem::take(&mut self.said);
         let parts: Vec<String> =
             wrong.into_iter().chain(Some(said).filter(|said| !said.is_empty())).collect();

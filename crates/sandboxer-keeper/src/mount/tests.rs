@@ -189,13 +189,13 @@ fn setuid_programs_and_devices_give_nothing() {
 fn submounts_are_found_under_any_name() {
     let Some(mut case) = Case::new("submounts_are_found_under_any_name") else { return };
     let base = case.overlay.at.parent().unwrap().canonicalize().unwrap();
-    assert_eq!(submounts(&base).unwrap(), [PathBuf::new(); 0]);
+    assert_eq!(submounts(&base).unwrap(), Vec::<PathBuf>::new());
     case.overlay.at = base.join(OsStr::from_bytes(b"a b\tc\nd\\040#\xff"));
     fs::create_dir(&case.overlay.at).unwrap();
     case.mount().unwrap();
     assert_eq!(submounts(&base).unwrap(), [case.overlay.at.clone()]);
-    assert_eq!(submounts(&case.overlay.at).unwrap(), [PathBuf::new(); 0]);
-    assert_eq!(submounts(&base.join("lower")).unwrap(), [PathBuf::new(); 0]);
+    assert_eq!(submounts(&case.overlay.at).unwrap(), Vec::<PathBuf>::new());
+    assert_eq!(submounts(&base.join("lower")).unwrap(), Vec::<PathBuf>::new());
 }
 
 #[test]

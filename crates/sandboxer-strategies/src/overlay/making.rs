@@ -24,11 +24,7 @@ impl OverlayStrategy {
     pub(super) fn make(&self, plan: &PlanId, resource: &Resource) -> Result<SandboxRef> {
         scratch::require(resource.path())?;
         if !resource.path().is_dir() {
-            return self.fall_back(
-                plan,
-                resource,
-                "a file cannot be the lower layer of an overlay, so it is copied".into(),
-            );
+            return self.single_files.create(plan, resource);
         }
         let ours = [self.context.home.clone()];
         let spec = spec_of(resource, self.options.patterns(resource), &ours)?;

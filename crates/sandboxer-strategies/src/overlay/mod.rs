@@ -52,7 +52,7 @@ pub fn entry() -> StrategyEntry {
 
 /// What it can do: all that copies can.
 fn capabilities() -> Capabilities {
-    copies::capabilities()
+    Capabilities { looks_through: true, ..copies::capabilities() }
 }
 
 /// The strategy.
@@ -62,6 +62,8 @@ pub struct OverlayStrategy {
     context: StrategyContext,
     mounts: Arc<Mounts>,
     fallback: CopyStrategy,
+    /// A file cannot be the lower layer of an overlay: a single one is copied.
+    single_files: CopyStrategy,
     phases: Phases,
 }
 
@@ -73,9 +75,15 @@ impl OverlayStrategy {
             options: FileOptions::parse(name, options)?,
             mounts: Arc::new(Mounts::new(&context.home, context.program.as_deref())),
             fallback: CopyStrategy::new(copy_on_write::NAME, Mode::Reflink, options, context)?,
+            single_files: CopyStrategy::new(name, Mode::Bytes, options, context)?,
             context: context.clone(),
             phases: Phases::default(),
         })
+    }
+
+    /// The strategy of a workspace that is a copy.
+    fn copy_of(&self, sandbox: &SandboxRef) -> Result<Option<&CopyStrategy>> {
+        Ok((!is_overlay(&home_of(sandbox)?)).then_some(&self.single_files))
     }
 
     fn means(&self) -> Means {
@@ -138,6 +146,11 @@ impl OverlayStrategy {
     }
 }
 
+/// Whether the workspace at `home` is an overlay, or was one before it was removed.
+fn is_overlay(home: &Path) -> bool {
+    !home.join("workspace.json").exists()
+}
+
 fn spec_at(home: &Path) -> Result<OverlaySpec> {
     OverlaySpec::load(home)?.ok_or_else(|| Error::corrupt(home, "it is no workspace of an overlay"))
 }
@@ -156,6 +169,9 @@ fn busy(home: &Path, holders: &[sandboxer_keeper::mount::Holder]) -> Error {
 impl SandboxStrategy for OverlayStrategy {
     fn create(&self, plan_id: &PlanId, resource: &Resource) -> Result<SandboxRef> {
         if let Some(parked) = resource.properties.get("parked").and_then(|v| v.as_str()) {
+            if !is_overlay(Path::new(parked)) {
+                return self.single_files.create(plan_id, resource);
+            }
             let space = self.open_at(Path::new(parked))?;
             return Ok(self.reference(plan_id, resource, Path::new(parked), space.spec()));
         }
@@ -163,27 +179,45 @@ impl SandboxStrategy for OverlayStrategy {
     }
 
     fn read(&self, sandbox: &SandboxRef, path: &RelPath) -> Result<Vec<u8>> {
-        self.open(sandbox)?.read(path)
+        match self.copy_of(sandbox)? {
+            Some(copy) => copy.read(sandbox, path),
+            None => self.open(sandbox)?.read(path),
+        }
     }
 
     fn write(&self, sandbox: &SandboxRef, path: &RelPath, content: &[u8]) -> Result<Change> {
-        self.open(sandbox)?.write(path, content)
+        match self.copy_of(sandbox)? {
+            Some(copy) => copy.write(sandbox, path, content),
+            None => self.open(sandbox)?.write(path, content),
+        }
     }
 
     fn diff(&self, sandbox: &SandboxRef) -> Result<DiffView> {
-        self.open(sandbox)?.diff()
+        match self.copy_of(sandbox)? {
+            Some(copy) => copy.diff(sandbox),
+            None => self.open(sandbox)?.diff(),
+        }
     }
 
     fn commit(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
-        self.phases.commit(&self.open(sandbox)?, sandbox, request)
+        match self.copy_of(sandbox)? {
+            Some(copy) => copy.commit(sandbox, request),
+            None => self.phases.commit(&self.open(sandbox)?, sandbox, request),
+        }
     }
 
     fn rollback(&self, sandbox: &SandboxRef) -> Result<RollbackResult> {
-        self.roll_back(sandbox)
+        match self.copy_of(sandbox)? {
+            Some(copy) => copy.rollback(sandbox),
+            None => self.roll_back(sandbox),
+        }
     }
 
     fn checkpoint(&self, sandbox: &SandboxRef, checkpoint_id: &CheckpointId) -> Result<Option<PathBuf>> {
-        self.take_checkpoint(sandbox, checkpoint_id).map(Some)
+        match self.copy_of(sandbox)? {
+            Some(copy) => copy.checkpoint(sandbox, checkpoint_id),
+            None => self.take_checkpoint(sandbox, checkpoint_id).map(Some),
+        }
     }
 
     fn restore_checkpoint(
@@ -191,10 +225,16 @@ impl SandboxStrategy for OverlayStrategy {
         sandbox: &SandboxRef,
         checkpoint_id: &CheckpointId,
     ) -> Result<RollbackResult> {
-        self.go_back(sandbox, checkpoint_id)
+        match self.copy_of(sandbox)? {
+            Some(copy) => copy.restore_checkpoint(sandbox, checkpoint_id),
+            None => self.go_back(sandbox, checkpoint_id),
+        }
     }
 
     fn cleanup(&self, sandbox: &SandboxRef) -> Result<()> {
+        if let Some(copy) = self.copy_of(sandbox)? {
+            return copy.cleanup(sandbox);
+        }
         if let Some(part) = sandbox.part()? {
             return self.clean_up_part(sandbox, &part);
         }

@@ -29,12 +29,19 @@ pub(super) fn twice(fixture: &Fixture) {
     clean(&open.reopened());
 }
 
+/// Where the sandbox is a mount, that goes first.
+fn unmount(open: &Open<'_>) {
+    let _ = rustix::mount::unmount(open.path(""), rustix::mount::UnmountFlags::empty());
+}
+
 /// A clean-up that was killed half-way has removed some of it already.
 pub(super) fn after_half_of_it(fixture: &Fixture) {
     let open = fixture.open();
+    unmount(&open);
     fs::remove_dir_all(open.path("")).unwrap();
     clean(&open);
     let open = fixture.open();
+    unmount(&open);
     fs::remove_dir_all(open.path("").parent().unwrap()).unwrap();
     clean(&open);
 }

@@ -29,6 +29,19 @@ pub struct Fixture {
     _guards: Vec<Box<dyn Any + Send>>,
 }
 
+/// What a failed case left mounted would keep its directories from being removed.
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        for dir in &self._dirs {
+            let mut mounts = sandboxer_keeper::mount::submounts(dir.path()).unwrap_or_default();
+            mounts.sort();
+            for mount in mounts.iter().rev() {
+                let _ = rustix::mount::unmount(mount, rustix::mount::UnmountFlags::DETACH);
+            }
+        }
+    }
+}
+
 impl Fixture {
     /// Everything in one temporary directory.
     pub fn new(entry: StrategyEntry) -> Self {

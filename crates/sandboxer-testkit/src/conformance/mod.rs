@@ -67,6 +67,10 @@ pub enum Need {
     undo,
     /// Parts are cleaned up by themselves, and what is parked is brought back.
     parts,
+    /// Shows nothing of the original but what it was when the sandbox was made.
+    own_tree,
+    /// Shows the original where nothing was changed.
+    looks_through,
     /// No commits of chosen hunks.
     no_hunks,
     /// No way out of a conflict.
@@ -91,6 +95,8 @@ impl Need {
             Self::keeps_base => capabilities.keeps_base,
             Self::undo => capabilities.undo,
             Self::parts => capabilities.parts,
+            Self::own_tree => !capabilities.looks_through,
+            Self::looks_through => capabilities.looks_through,
             Self::no_hunks => !capabilities.select_hunks,
             Self::no_base => !capabilities.keeps_base,
             Self::no_undo => !capabilities.undo,
@@ -116,7 +122,7 @@ macro_rules! with_conformance_cases {
                 paths_cannot_leave_by_type [];
                 read_follows_no_link [isolates file_tree];
                 write_follows_no_link [isolates file_tree];
-                patterns_choose_what_is_isolated [isolates file_tree];
+                patterns_choose_what_is_isolated [isolates file_tree own_tree];
                 a_single_file_is_a_resource [isolates file_tree];
             }
             diffs {
@@ -144,8 +150,8 @@ macro_rules! with_conformance_cases {
                 kept_on_the_way_in [isolates file_tree];
                 kept_on_the_way_out [isolates file_tree];
                 changes_of_it_are_committed [isolates file_tree];
-                links_stay_links [isolates file_tree];
-                links_survive_a_rename [isolates file_tree];
+                links_stay_links [isolates file_tree own_tree];
+                links_survive_a_rename [isolates file_tree own_tree];
                 a_new_link_to_an_old_file [isolates file_tree];
                 nothing_else_is_touched [isolates file_tree];
             }
@@ -250,7 +256,7 @@ macro_rules! with_conformance_cases {
                 parked_work_comes_back [isolates parts file_tree];
                 parked_over_a_moved_original [isolates parts file_tree];
                 parked_twice [isolates parts file_tree];
-                checkpoints_outlive_parking [isolates parts checkpoints file_tree];
+                checkpoints_outlive_parking [isolates parts checkpoints file_tree own_tree];
                 undo_outlives_parking [isolates parts undo file_tree];
                 parked_and_thrown_away [isolates parts file_tree];
                 an_unknown_part_removes_nothing [isolates parts file_tree];
