@@ -39,6 +39,7 @@ impl SandboxManager {
     pub fn sandbox_path(&self, target: &Target) -> Result<PathBuf> {
         let workspace = the_one(target, "path")?;
         self.check_open(&target.sandbox)?;
+        self.bring_up(target)?;
         workspace.sandbox_ref.sandbox_path().ok_or_else(|| Error::Unsupported {
             strategy: workspace.sandbox_ref.strategy_name.clone(),
             what: "give a path to work in",

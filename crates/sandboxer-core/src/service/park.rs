@@ -3,7 +3,7 @@
 //! A sandbox that ends with uncommitted work is *parked*: its strategies remove what they can make again, its name and its
 //! place are free, and the work waits until somebody takes it up again or says that it can go.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -198,6 +198,17 @@ impl SandboxManager {
         Descriptor { sandbox: sandbox.clone(), checkpoints }.write(&self.sandbox_dir(&sandbox.id))
     }
 
+    /// Sees to it that what a path leads to is there: what is only there while something keeps it may be gone.
+    pub fn bring_up(&self, target: &Target) -> Result<()> {
+        for workspace in &target.workspaces {
+            if self.capabilities_of(workspace)?.looks_through {
+                let made = self.fill_up(&target.sandbox, workspace);
+                made.map_err(in_workspace(&target.sandbox, workspace))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Has a strategy make again what it removed.
     fn fill_up(&self, sandbox: &Sandbox, workspace: &Workspace) -> Result<SandboxRef> {
         let home = workspace.sandbox_ref.text("dir");
@@ -225,7 +236,11 @@ fn flush(target: &Target, operation: &Operation) -> Result<()> {
 /// Says, where there is nothing any more that the work could be laid over, where it lies. Any other failure stays.
 fn where_it_lies(workspace: &Workspace, error: Error) -> Error {
     let original = workspace.resource.path();
-    let Some(work) = workspace.sandbox_ref.sandbox_path().filter(|work| work.exists()) else { return error };
+    let work = workspace.sandbox_ref.text("work").map(PathBuf::from);
+    let Some(work) = work.or_else(|| workspace.sandbox_ref.sandbox_path()).filter(|work| work.exists())
+    else {
+        return error;
+    };
     let what = match std::fs::metadata(original) {
         Err(missing) if missing.kind() == std::io::ErrorKind::NotFound => "is gone",
         Ok(found) if work.is_dir() && !found.is_dir() => "is not a directory any more",

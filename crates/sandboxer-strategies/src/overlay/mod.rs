@@ -103,7 +103,9 @@ impl OverlayStrategy {
     fn reference(&self, plan: &PlanId, resource: &Resource, home: &Path, spec: &OverlaySpec) -> SandboxRef {
         let places = Places::new(home);
         let path = if spec.keeper.is_some() { places.tree() } else { places.merged() };
-        copies::reference(plan, resource, &self.name, home, &path).with_path("notices", &notices::place(home))
+        copies::reference(plan, resource, &self.name, home, &path)
+            .with_path("notices", &notices::place(home))
+            .with_path("work", &places.upper())
     }
 
     /// Ends the mount for good. Nothing may work in it.
