@@ -11,7 +11,7 @@ use rustix::process::geteuid;
 use sandboxer_core::{Error, Result};
 
 use crate::socket::{PROMPT, connect, hear, peer, say};
-use crate::wire::{PROTOCOL, Reply, Request, unexpected};
+use crate::wire::{PROTOCOL, Reply, Request, seen, unexpected};
 use crate::{Overlay, Unmounted, mount};
 
 /// An unmount that is not volatile writes everything back first. A keeper that dies meanwhile is noticed at once.
@@ -59,9 +59,12 @@ impl Keeper {
     }
 
     /// Mounts an overlay in the keeper's namespace, of the kind [`Kind::User`](crate::Kind::User). See
-    /// [`mount::mount`].
+    /// [`mount::mount`]. Paths are absolute, and have to lead the keeper where they lead us.
     pub fn mount(&self, overlay: &Overlay) -> Result<()> {
-        match self.ask(&Request::Mount(overlay.clone()))? {
+        if let Some(path) = relative_path(overlay) {
+            return Err(Error::usage(format!("{} is not an absolute path", path.display())));
+        }
+        match self.ask(&Request::Mount { seen: seen(overlay)?, overlay: overlay.clone() })? {
             Reply::Done => Ok(()),
             reply => Err(unexpected(&self.dir, &reply)),
         }
@@ -152,6 +155,11 @@ fn nobody_listens(error: &io::Error) -> bool {
     )
 }
 
+fn relative_path(overlay: &Overlay) -> Option<&PathBuf> {
+    let others = [&overlay.upper, &overlay.work, &overlay.at];
+    overlay.lowers.iter().chain(others).find(|path| path.is_relative())
+}
+
 /// A path from the root, relative to the root.
 fn relative(path: &Path) -> &Path {
     let bytes = path.as_os_str().as_bytes();
@@ -170,6 +178,21 @@ mod tests {
         assert_eq!(keeper.reach(Path::new("/a/b")), Path::new("/proc/7/root/a/b"));
         assert_eq!(keeper.reach(Path::new("//a")), Path::new("/proc/7/root/a"));
         assert_eq!(keeper.pid(), 7);
+    }
+
+    #[test]
+    fn only_absolute_paths_mean_the_same_to_both() {
+        let keeper = Keeper { dir: "/no/such".into(), pid: 7 };
+        let overlay = Overlay {
+            lowers: vec!["/".into(), "here".into()],
+            upper: "/".into(),
+            work: "/".into(),
+            at: "/".into(),
+            volatile: true,
+        };
+        assert!(
+            matches!(keeper.mount(&overlay), Err(Error::Usage { message, .. }) if message.contains("here"))
+        );
     }
 
     #[test]

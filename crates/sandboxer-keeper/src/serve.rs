@@ -20,7 +20,7 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use rustix::process::{geteuid, setsid, umask};
 
 use crate::socket::{PROMPT, address, hear, peer, say};
-use crate::wire::{Failure, PROTOCOL, Reply, Request, Startup};
+use crate::wire::{Failure, Identity, PROTOCOL, Reply, Request, Startup, check_seen};
 use crate::{Kind, Overlay, Unmounted, mount, namespaces};
 
 /// The name that a keeper is started under.
@@ -63,14 +63,16 @@ fn close_what_was_inherited() {
     }
 }
 
-/// Tells the one who started us, and lets go of the pipe.
+/// Tells the one who started us, and lets go of the pipe; of standard output before, since from then on we may be looked
+/// at.
 fn tell(what: &Startup) {
     let mut line = serde_json::to_vec(what).unwrap_or_default();
     line.push(b'\n');
-    let _ = rustix::io::write(rustix::stdio::stdout(), &line);
+    let pipe = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3);
     if let Ok(null) = fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
         let _ = rustix::stdio::dup2_stdout(&null);
     }
+    let _ = pipe.map(|pipe| rustix::io::write(&pipe, &line));
 }
 
 struct Server {
@@ -192,7 +194,7 @@ impl Shared {
     fn reply(&self, request: Request) -> Result<Reply, Failure> {
         match request {
             Request::Hello => Ok(Reply::Hello { protocol: PROTOCOL, pid: std::process::id() }),
-            Request::Mount(overlay) => self.mount(&overlay),
+            Request::Mount { overlay, seen } => self.mount(&overlay, &seen),
             Request::Unmount { at } => self.unmount(&at),
             Request::Quit => {
                 self.unmount_all();
@@ -201,8 +203,9 @@ impl Shared {
         }
     }
 
-    fn mount(&self, overlay: &Overlay) -> Result<Reply, Failure> {
+    fn mount(&self, overlay: &Overlay, seen: &[Identity]) -> Result<Reply, Failure> {
         let mut mounts = self.mounts();
+        check_seen(overlay, seen)?;
         mount::mount(overlay, Kind::User)?;
         mounts.push(overlay.at.clone());
         Ok(Reply::Done)

@@ -1,13 +1,14 @@
 //! What is said to a keeper and what it answers: one JSON line each, one of each a connection.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use sandboxer_core::Error;
 use serde::{Deserialize, Serialize};
 
 use crate::chain::in_words;
-use crate::mount::STEPS;
+use crate::mount::{OPEN, STEPS};
 use crate::{Overlay, Unmounted, paths};
 
 /// The version of everything below. `Hello` and its answer stay as they are in every version.
@@ -17,12 +18,46 @@ pub(crate) const PROTOCOL: u32 = 1;
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
     Hello,
-    Mount(Overlay),
+    Mount {
+        overlay: Overlay,
+        /// What the one who asks sees at each lower, the upper and the work directory.
+        seen: Vec<Identity>,
+    },
     Unmount {
         #[serde(with = "paths::one")]
         at: PathBuf,
     },
     Quit,
+}
+
+/// Device and inode.
+pub(crate) type Identity = (u64, u64);
+
+/// What this process sees at the layers of an overlay. A keeper may see something else: what was mounted on the host after
+/// it started need not be mounted for it.
+pub(crate) fn seen(overlay: &Overlay) -> Result<Vec<Identity>, Error> {
+    layers(overlay).map(|layer| identity(layer)).collect()
+}
+
+/// Refuses an overlay whose layers are not what was seen.
+pub(crate) fn check_seen(overlay: &Overlay, seen: &[Identity]) -> Result<(), Error> {
+    let mut seen = seen.iter();
+    for layer in layers(overlay) {
+        if seen.next() != Some(&identity(layer)?) {
+            let why = "its keeper sees another directory there, as when something was mounted after the keeper started";
+            return Err(Error::io(OPEN, layer, io::Error::other(why)));
+        }
+    }
+    Ok(())
+}
+
+fn layers(overlay: &Overlay) -> impl Iterator<Item = &PathBuf> {
+    overlay.lowers.iter().chain([&overlay.upper, &overlay.work])
+}
+
+fn identity(layer: &Path) -> Result<Identity, Error> {
+    let facts = layer.symlink_metadata().map_err(|e| Error::io(OPEN, layer, e))?;
+    Ok((facts.dev(), facts.ino()))
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]

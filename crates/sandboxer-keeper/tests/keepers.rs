@@ -17,14 +17,22 @@ use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use sandboxer_core::Error;
 use sandboxer_keeper::{Keeper, Keepers, Overlay, Unmounted, fresh_work, mount, serve_if_asked};
+use sandboxer_testkit::skip;
 use tempfile::TempDir;
 
 /// Nobody's user and group, and not the ones that stand for nobody either: those are what strangers look like to a keeper.
 const USER: u32 = 54_321;
+
+/// The exit code of a run that could not be made.
+const SKIPPED: i32 = 77;
+
+/// Names the file that skipped tests are listed in.
+const SKIP_LOG: &str = "SANDBOXER_SKIP_LOG";
 
 type Test = (&'static str, fn(&Case));
 
@@ -34,19 +42,24 @@ const TESTS: &[Test] = &[
     ("names_and_paths_of_any_kind", names_and_paths_of_any_kind),
     ("a_busy_mount_stays", a_busy_mount_stays),
     ("errors_are_those_of_the_mount", errors_are_those_of_the_mount),
+    ("what_the_keeper_sees_otherwise_is_not_mounted", what_the_keeper_sees_otherwise_is_not_mounted),
     ("a_killed_keeper_is_replaced_and_nothing_lost", a_killed_keeper_is_replaced_and_nothing_lost),
     ("two_starts_at_once_give_one_keeper", two_starts_at_once_give_one_keeper),
     ("an_ended_keeper_leaves_nothing", an_ended_keeper_leaves_nothing),
     ("an_end_unmounts_before_it_is_reported", an_end_unmounts_before_it_is_reported),
-    ("a_keeper_without_its_directory_ends", a_keeper_without_its_directory_ends),
-    ("a_directory_put_in_its_place_is_not_its_own", a_directory_put_in_its_place_is_not_its_own),
     ("whoever_talks_nonsense_harms_nobody", whoever_talks_nonsense_harms_nobody),
-    ("silent_clients_keep_nobody_waiting", silent_clients_keep_nobody_waiting),
     ("it_belongs_to_no_terminal_and_to_no_pipe", it_belongs_to_no_terminal_and_to_no_pipe),
     ("nobody_waits_for_what_it_inherited", nobody_waits_for_what_it_inherited),
-    ("a_stopped_keeper_is_reported_and_not_replaced", a_stopped_keeper_is_reported_and_not_replaced),
     ("a_mount_inside_a_layer_is_named", a_mount_inside_a_layer_is_named),
     ("the_trial_leaves_nothing", the_trial_leaves_nothing),
+];
+
+/// These wait for seconds, so they do it together.
+const PATIENT_TESTS: &[Test] = &[
+    ("a_keeper_without_its_directory_ends", a_keeper_without_its_directory_ends),
+    ("a_directory_put_in_its_place_is_not_its_own", a_directory_put_in_its_place_is_not_its_own),
+    ("silent_clients_keep_nobody_waiting", silent_clients_keep_nobody_waiting),
+    ("a_stopped_keeper_is_reported_and_not_replaced", a_stopped_keeper_is_reported_and_not_replaced),
 ];
 
 fn main() {
@@ -57,7 +70,7 @@ fn main() {
         [verb, dir] if verb == "start" => drop(keepers(Path::new(dir)).start("it").unwrap()),
         [verb, dir] if verb == "end" => keepers(Path::new(dir)).end("it").unwrap(),
         _ if rustix::process::geteuid().is_root() => exit(run_as_root(&arguments)),
-        _ => exit(run(&arguments)),
+        _ => exit(Some(run(&arguments)).filter(|status| *status != SKIPPED).unwrap_or(0)),
     }
 }
 
@@ -71,18 +84,24 @@ fn run_as_root(arguments: &[String]) -> i32 {
     let home = temp.path().join("home");
     fs::create_dir(&home).unwrap();
     std::os::unix::fs::chown(&home, Some(USER), Some(USER)).unwrap();
-    let profile = user_profile(&home);
+    let (profile, skips) = (user_profile(&home), home.join("skipped"));
     let as_user = |arguments: &[&OsStr]| {
         let mut command = Command::new(&program);
         command.envs(profile.iter().map(|(_, path)| ("LLVM_PROFILE_FILE", path)));
+        command.env(SKIP_LOG, &skips);
         command.args(arguments).env("TMPDIR", &home).uid(USER).gid(USER).current_dir("/");
         command.status().unwrap().code().unwrap_or(101)
     };
     let mut all = vec![OsStr::new("as-user")];
     all.extend(arguments.iter().map(OsStr::new));
     let status = as_user(&all);
+    if status == SKIPPED {
+        keep_skips(&skips);
+        return 0;
+    }
     let another = catch_unwind(|| another_user_is_refused(&home, &as_user));
     println!("test another_user_is_refused ... {}", if another.is_ok() { "ok" } else { "FAILED" });
+    keep_skips(&skips);
     if let Some((ours, _)) = profile {
         keep_profiles(&home, ours.parent().unwrap());
     }
@@ -97,6 +116,14 @@ fn user_profile(home: &Path) -> Option<(PathBuf, PathBuf)> {
     Some((ours, theirs))
 }
 
+/// The user may not write to our list of what was skipped, so it has one of its own.
+fn keep_skips(theirs: &Path) {
+    let lines = fs::read(theirs).unwrap_or_default();
+    if let Some(ours) = std::env::var_os(SKIP_LOG) {
+        fs::OpenOptions::new().create(true).append(true).open(ours).unwrap().write_all(&lines).unwrap();
+    }
+}
+
 fn keep_profiles(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap()) {
         if entry.path().extension() == Some(OsStr::new("profraw")) {
@@ -105,30 +132,43 @@ fn keep_profiles(from: &Path, to: &Path) {
     }
 }
 
-/// A small harness: every test in turn, each in directories of its own.
+/// A small harness: every test in directories of its own, and one after the other, since a process that is being started
+/// holds for a moment what the others have open, and makes a mount busy by that.
 fn run(arguments: &[String]) -> i32 {
-    if arguments.iter().any(|argument| argument == "--list") {
-        TESTS.iter().for_each(|(name, _)| println!("{name}: test"));
+    let (flags, words): (Vec<&String>, Vec<&String>) =
+        arguments.iter().partition(|word| word.starts_with('-'));
+    if flags.iter().any(|flag| *flag == "--list") {
+        TESTS.iter().chain(PATIENT_TESTS).for_each(|(name, _)| println!("{name}: test"));
         return 0;
     }
-    let case = Case::new();
-    if let Err(why) = case.keepers.try_user() {
-        eprintln!("skipped: keepers: {why}");
-        return 0;
+    if let Err(why) = Case::new().keepers.try_user() {
+        skip(&why);
+        return SKIPPED;
     }
-    let words: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
-    let chosen = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
-    let (mut passed, mut failed) = (0, 0);
-    for (name, test) in TESTS.iter().filter(|(name, _)| chosen(name)) {
-        let ok = catch_unwind(|| test(&Case::new())).is_ok();
-        println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
-        if ok { passed += 1 } else { failed += 1 }
-    }
+    let chosen = |test: &&Test| words.is_empty() || words.iter().any(|word| test.0.contains(word.as_str()));
+    let one_by_one = TESTS.iter().filter(chosen).map(|test| judged(test, begun(test)));
+    let together: Vec<_> = PATIENT_TESTS.iter().filter(chosen).map(|test| (test, begun(test))).collect();
+    let outcomes: Vec<bool> =
+        together.into_iter().map(|(test, thread)| judged(test, thread)).chain(one_by_one).collect();
+    let passed = outcomes.iter().filter(|ok| **ok).count();
+    let failed = outcomes.len() - passed;
     let verdict = if failed == 0 { "ok" } else { "FAILED" };
     println!(
         "test result: {verdict}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out"
     );
     if failed == 0 { 0 } else { 101 }
+}
+
+/// A test, in a thread of its name.
+fn begun((name, test): &Test) -> JoinHandle<()> {
+    let test = *test;
+    std::thread::Builder::new().name((*name).to_owned()).spawn(move || test(&Case::new())).unwrap()
+}
+
+fn judged((name, _): &Test, thread: JoinHandle<()>) -> bool {
+    let ok = thread.join().is_ok();
+    println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
+    ok
 }
 
 /// A state directory, the directories of an overlay, and no keeper left when it is dropped.
@@ -301,6 +341,21 @@ fn errors_are_those_of_the_mount(case: &Case) {
     assert_eq!((path, source.kind()), (gone, std::io::ErrorKind::NotFound));
 }
 
+fn what_the_keeper_sees_otherwise_is_not_mounted(case: &Case) {
+    let keeper = case.keepers.start("it").unwrap();
+    let identity = |path: &Path| fs::metadata(path).map(|facts| [facts.dev(), facts.ino()]).unwrap();
+    let Overlay { lowers, upper, work, .. } = &case.overlay;
+    let right = [identity(&lowers[0]), identity(upper), identity(work)];
+    let wrong = [identity(Path::new("/")), right[1], right[2]];
+    let request = |seen: &[[u64; 2]]| {
+        let request = serde_json::json!({"mount": {"overlay": case.overlay, "seen": seen}});
+        case.said(format!("{request}\n").as_bytes())
+    };
+    assert!(request(&wrong).contains("sees another directory") && request(&right[..2]).contains("failed"));
+    assert!(!keeper.is_mounted(&case.overlay.at).unwrap());
+    assert_eq!(request(&right), "\"done\"\n");
+}
+
 fn a_killed_keeper_is_replaced_and_nothing_lost(case: &Case) {
     let first = case.mounted();
     fs::write(first.reach(&case.overlay.at).join("new"), "kept").unwrap();
@@ -435,7 +490,7 @@ fn a_mount_inside_a_layer_is_named(case: &Case) {
     let keeper = case.keepers.start("it").unwrap();
     let overlay = Overlay { lowers: vec!["/dev".into()], ..case.overlay.clone() };
     if mount::submounts(Path::new("/dev")).unwrap().is_empty() {
-        eprintln!("skipped: a_mount_inside_a_layer_is_named: nothing is mounted below /dev");
+        skip("nothing is mounted below /dev");
         return;
     }
     let Err(Error::Io { source, .. }) = keeper.mount(&overlay) else { panic!("it could be mounted") };

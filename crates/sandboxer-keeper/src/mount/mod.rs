@@ -28,7 +28,7 @@ pub use table::submounts;
 pub use trial::try_host;
 pub(crate) use trial::{Trial, unique};
 
-const OPEN: &str = "open directory";
+pub(crate) const OPEN: &str = "open directory";
 const MOUNT: &str = "mount overlay at";
 const UNMOUNT: &str = "unmount";
 const LOOK: &str = "look at";
