@@ -1,4 +1,5 @@
-//! The table `files`: create, diff and commit of a tree of small files, on tmpfs, on XFS and on disk.
+//! The table `files`: create, diff and commit of a tree of small files, on tmpfs, on XFS and on disk; and the same by
+//! overlay, on trees of very different sizes.
 
 use std::fs;
 use std::io::Write;
@@ -12,7 +13,8 @@ use crate::interrupt::Interrupt;
 use crate::place::{Place, preflight};
 use crate::report::{Row, table};
 use crate::rows::{
-    Bench, Peaks, Subject, apply, checkpoints, commit, create, diff, hunks, memory, merge, startup, undo,
+    Bench, Peaks, Subject, apply, checkpoints, commit, create, diff, hunks, memory, merge, overlay, startup,
+    undo,
 };
 use crate::tree::TreeSpec;
 
@@ -31,12 +33,37 @@ pub struct FilesArguments {
     /// A tenth of the tree and fewer rounds: to see that it works, not to keep.
     #[arg(long)]
     quick: bool,
+    /// Only the groups of rows whose names begin with this: copies, or overlay with all of overlay-create, overlay-user,
+    /// overlay-copies, overlay-diff, overlay-checkpoint, overlay-work. May be given several times.
+    #[arg(long, value_name = "GROUP", value_parser = group)]
+    only: Vec<String>,
+}
+
+/// The group of all rows of strategies that copy.
+const COPIES: &str = "copies";
+
+/// The beginning of at least one group's name.
+fn group(word: &str) -> Result<String, String> {
+    let mut groups = std::iter::once(COPIES).chain(overlay::GROUPS);
+    if groups.any(|group| group.starts_with(word)) {
+        Ok(word.to_owned())
+    } else {
+        Err("no such group".to_owned())
+    }
+}
+
+impl FilesArguments {
+    fn wants(&self, group: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|word| group.starts_with(word.as_str()))
+    }
 }
 
 /// Measures every row and prints the table; false where a row failed.
 pub fn measure(arguments: &FilesArguments, interrupt: &Interrupt) -> Result<bool> {
     let spec = if arguments.quick { TreeSpec::QUICK } else { TreeSpec::FULL };
-    preflight(&arguments.disk, room(&spec))?;
+    if arguments.wants(COPIES) {
+        preflight(&arguments.disk, room(&spec))?;
+    }
     let bench = Bench {
         binary: binary::locate()?,
         spec,
@@ -45,14 +72,27 @@ pub fn measure(arguments: &FilesArguments, interrupt: &Interrupt) -> Result<bool
         peaks: Peaks::default(),
     };
     warn_if_busy();
-    let rows = all_rows(&bench, &arguments.disk)?;
+    let mut rows = Vec::new();
+    if arguments.wants(COPIES) {
+        rows.extend(rows_of_copies(&bench, &arguments.disk)?);
+    }
+    rows.extend(rows_of_overlay(&bench, arguments)?);
     print(&rows)?;
     arguments.json.as_deref().map_or(Ok(()), |path| write_json(path, &rows))?;
     Ok(!rows.iter().any(Row::has_failed))
 }
 
-/// Every row, in the order of the table.
-fn all_rows(bench: &Bench, disk: &Path) -> Result<Vec<Row>> {
+fn rows_of_overlay(bench: &Bench, arguments: &FilesArguments) -> Result<Vec<Row>> {
+    if !overlay::GROUPS.iter().any(|group| arguments.wants(group)) {
+        return Ok(Vec::new());
+    }
+    let scale = if arguments.quick { overlay::Scale::QUICK } else { overlay::Scale::FULL };
+    let place = Place::disk(&arguments.disk, scale.room())?;
+    overlay::rows(bench, scale, place, |group| arguments.wants(group))
+}
+
+/// The rows of the strategies that copy, in the order of the table.
+fn rows_of_copies(bench: &Bench, disk: &Path) -> Result<Vec<Row>> {
     let mut creates = Vec::new();
     let mut diffs = Vec::new();
     let mut commits = Vec::new();
@@ -107,4 +147,32 @@ fn write_json(path: &Path, rows: &[Row]) -> Result<()> {
     let mut json = serde_json::to_string_pretty(rows).during("describe the rows for", path)?;
     json.push('\n');
     fs::write(path, json).during("write", path)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        files: FilesArguments,
+    }
+
+    fn wanted(words: &[&str]) -> Vec<&'static str> {
+        let line = Line::try_parse_from([&["files"], words].concat()).unwrap();
+        let groups = std::iter::once(COPIES).chain(overlay::GROUPS);
+        groups.filter(|group| line.files.wants(group)).collect()
+    }
+
+    #[test]
+    fn groups_are_chosen_by_the_beginning_of_their_names() {
+        assert_eq!(wanted(&[]).len(), 7);
+        assert_eq!(wanted(&["--only", "overlay"]), overlay::GROUPS);
+        assert_eq!(wanted(&["--only", "copies", "--only", "overlay-diff"]), ["copies", "overlay-diff"]);
+        assert!(Line::try_parse_from(["files", "--only", "overlai"]).is_err());
+    }
 }

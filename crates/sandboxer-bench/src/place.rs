@@ -3,6 +3,7 @@
 //! whether there is room, and says how much is needed where there is not.
 
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -16,7 +17,8 @@ pub struct Place {
     /// What the table calls it.
     pub name: &'static str,
     root: PathBuf,
-    // Dropped in this order: the innermost mount first, the directory that holds all of it last.
+    // Dropped in this order: what others mounted here, the innermost mount first, the directory that holds all of it last.
+    _sweep: Sweep,
     _mounts: Vec<Mount>,
     _directory: TempDir,
 }
@@ -33,7 +35,13 @@ impl Place {
         let directory = temp_dir(&std::env::temp_dir())?;
         let root = subdirectory(&directory, "tmpfs")?;
         let mount = Mount::tmpfs(&root, bytes)?;
-        Ok(Self { name: "tmpfs", root, _mounts: vec![mount], _directory: directory })
+        Ok(Self {
+            name: "tmpfs",
+            _sweep: Sweep::below(&root),
+            root,
+            _mounts: vec![mount],
+            _directory: directory,
+        })
     }
 
     /// A directory below `parent`, which is to be on a disk.
@@ -56,7 +64,8 @@ impl Place {
         make_xfs(&image, bytes)?;
         let inner = Mount::attach(&["-o", "loop"], &image, &root)
             .map_err(|why| Failure::Skipped(format!("no loop mount here ({why})")))?;
-        Ok(Self { name: "xfs", root, _mounts: vec![inner, outer], _directory: directory })
+        let mounts = vec![inner, outer];
+        Ok(Self { name: "xfs", _sweep: Sweep::below(&root), root, _mounts: mounts, _directory: directory })
     }
 
     /// The empty directory to work in.
@@ -71,7 +80,29 @@ impl Place {
     }
 
     fn plain(name: &'static str, directory: TempDir) -> Self {
-        Self { name, root: directory.path().to_owned(), _mounts: Vec::new(), _directory: directory }
+        let root = directory.path().to_owned();
+        Self { name, _sweep: Sweep::below(&root), root, _mounts: Vec::new(), _directory: directory }
+    }
+
+    /// Skips what needs more room or inodes than there are.
+    pub fn need(&self, bytes: u64, inodes: u64) -> Result<()> {
+        let stat = rustix::fs::statvfs(&self.root).during("look for room on", &self.root)?;
+        let (free, left) = (stat.f_bavail * stat.f_frsize, stat.f_favail);
+        if free < bytes {
+            let (needed, free) = (bytes / 1_000_000, free / 1_000_000);
+            return Err(Failure::Skipped(format!("{needed} MB needed on {}, {free} MB free", self.name)));
+        }
+        // A filesystem that does not count its inodes says that it has none at all.
+        if stat.f_files > 0 && left < inodes {
+            return Err(Failure::Skipped(format!("{inodes} inodes needed on {}, {left} free", self.name)));
+        }
+        Ok(())
+    }
+
+    /// Lets every user pass through, for a command that runs as another one.
+    pub fn open_to_all(&self) -> Result<()> {
+        let passable = fs::Permissions::from_mode(0o711);
+        fs::set_permissions(&self.root, passable).during("open to all", &self.root)
     }
 }
 
@@ -83,7 +114,7 @@ pub fn preflight(disk: &Path, bytes: u64) -> Result<()> {
 
 /// A mount that goes when this value goes.
 #[derive(Debug)]
-struct Mount {
+pub struct Mount {
     at: PathBuf,
 }
 
@@ -91,6 +122,11 @@ impl Mount {
     fn tmpfs(at: &Path, bytes: u64) -> Result<Self> {
         let size = format!("size={bytes},nr_inodes=1000000");
         Self::attach(&["-t", "tmpfs", "-o", &size], Path::new("sandboxer-bench"), at)
+    }
+
+    /// What is at `at` already; it was mounted by a command that was measured.
+    pub fn made_at(at: &Path) -> Self {
+        Self { at: at.to_owned() }
     }
 
     fn attach(options: &[&str], source: &Path, at: &Path) -> Result<Self> {
@@ -101,12 +137,43 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // A lazy unmount is better than a mount that stays for ever because something still looks at it.
-        let undone = tool(Command::new("umount").arg(&self.at))
-            .or_else(|_| tool(Command::new("umount").arg("--lazy").arg(&self.at)));
-        if let Err(why) = undone {
-            crate::say(&format!("{why}; please unmount {} by hand", self.at.display()));
-        }
+        unmount(&self.at);
+    }
+}
+
+/// Unmounts whatever a measured command left mounted below a directory, so that removing the directory meets no mount.
+#[derive(Debug)]
+struct Sweep {
+    below: PathBuf,
+}
+
+impl Sweep {
+    fn below(directory: &Path) -> Self {
+        Self { below: directory.to_owned() }
+    }
+}
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        // The youngest first: it may be on top of an older one.
+        mounts_below(&table, &self.below).iter().rev().for_each(|at| unmount(at));
+    }
+}
+
+/// Where something is mounted below `directory`, by a table in the format of `/proc/self/mountinfo`. Our own paths
+/// have no letters that it would escape.
+fn mounts_below(table: &str, directory: &Path) -> Vec<PathBuf> {
+    let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
+    points.filter(|point| point.starts_with(directory) && point != directory).collect()
+}
+
+/// A lazy unmount is better than a mount that stays for ever because something still looks at it.
+fn unmount(at: &Path) {
+    let undone =
+        tool(Command::new("umount").arg(at)).or_else(|_| tool(Command::new("umount").arg("--lazy").arg(at)));
+    if let Err(why) = undone {
+        crate::say(&format!("{why}; please unmount {} by hand", at.display()));
     }
 }
 
@@ -169,7 +236,8 @@ fn enough(what: &str, free: u64, needed: u64) -> Result<()> {
     Err(Failure::new(format!("{missing}; --quick needs a tenth, --disk DIR chooses another disk")))
 }
 
-fn is_root() -> bool {
+/// Whether we may mount on the host and run commands as other users.
+pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
@@ -194,6 +262,26 @@ mod tests {
         let message = Place::disk(parent.path(), u64::MAX).unwrap_err().to_string();
         assert!(message.contains("18446744073709 MB needed"), "{message}");
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_needs_too_much_room_or_too_many_inodes_is_skipped() {
+        let parent = tempfile::tempdir().unwrap();
+        let place = Place::disk(parent.path(), 1).unwrap();
+        place.need(1, 1).unwrap();
+        for (bytes, inodes) in [(u64::MAX, 1), (1, u64::MAX)] {
+            assert!(
+                matches!(place.need(bytes, inodes), Err(Failure::Skipped(why)) if why.contains("needed"))
+            );
+        }
+    }
+
+    #[test]
+    fn mounts_below_a_directory_are_found_in_their_order() {
+        let table = "30 1 0:1 / /b rw - tmpfs x rw\n31 1 0:2 / /b/home/merged rw - overlay o rw\n\
+                     32 1 0:3 / /bb/x rw - tmpfs x rw\n33 1 0:4 / /b/home/merged/in rw - tmpfs x rw\n";
+        let found = mounts_below(table, Path::new("/b"));
+        assert_eq!(found, [PathBuf::from("/b/home/merged"), PathBuf::from("/b/home/merged/in")]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Row {
             ours: Some(ours),
             theirs: Some(theirs),
             rounds: sides.ours.len(),
-            note: format!("{low:.2}–{high:.2} by run"),
+            note: format!("{}–{} by run", judged(low, "ms"), judged(high, "ms")),
         }
     }
 
@@ -129,7 +129,12 @@ impl Row {
 }
 
 fn judged(figure: f64, unit: &str) -> String {
-    if unit == "MB" { format!("{figure:.1} MB") } else { format!("{figure:.2}") }
+    match unit {
+        "MB" => format!("{figure:.1} MB"),
+        // A goal of a hundredth is not judged by hundredths.
+        _ if figure < 0.095 => format!("{figure:.4}"),
+        _ => format!("{figure:.2}"),
+    }
 }
 
 fn absolute(value: f64, unit: &str) -> String {
@@ -204,6 +209,13 @@ mod tests {
             rows[0].summary(),
             "  1.23 (goal ≤ 0.45) MISS 1234 ms vs 1000 ms; 3 runs; 1.23–1.23 by run"
         );
+    }
+
+    #[test]
+    fn a_small_ratio_has_the_digits_that_its_goal_asks_for() {
+        let row = Row::timed("r", Some(0.01), &sides(7, 1_000));
+        assert!(row.summary().starts_with("  0.0070 (goal ≤ 0.0100) ok"), "{}", row.summary());
+        assert_eq!(row.note, "0.0070–0.0070 by run");
     }
 
     #[test]

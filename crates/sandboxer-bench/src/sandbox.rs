@@ -1,6 +1,7 @@
 //! Driving the `sandbox` command: a private state directory on the filesystem of the tree, an empty environment, and
 //! the three commands that rows time. Everything around the timed command (parsing, destroying) happens outside.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,6 +17,7 @@ pub struct SandboxCommand {
     binary: PathBuf,
     home: PathBuf,
     output: PathBuf,
+    user: Option<u32>,
 }
 
 /// What `create --json` answers, as far as it is needed here.
@@ -40,24 +42,50 @@ struct Listed {
     entries: Vec<IgnoredAny>,
 }
 
+/// What `list --json` answers, as far as it is needed here.
+#[derive(Deserialize)]
+struct Sandboxes {
+    sandboxes: Vec<Listing>,
+}
+
+#[derive(Deserialize)]
+struct Listing {
+    sandbox_id: String,
+}
+
 impl SandboxCommand {
     /// Keeps state and output below `directory`.
     pub fn new(binary: &Path, directory: &Path) -> Self {
         let (home, output) = (directory.join("home"), directory.join("output"));
-        Self { binary: binary.to_owned(), home, output }
+        Self { binary: binary.to_owned(), home, output, user: None }
+    }
+
+    /// The same, run by this user: a process that is told its user is started another way, so both sides of a
+    /// comparison of users have to be told.
+    pub fn run_by(self, user: u32) -> Self {
+        Self { user: Some(user), ..self }
     }
 
     /// Times `create` of `tree`; the sandbox is there afterwards.
     pub fn create(&self, tree: &Path, strategy: &str) -> Result<(Sample, Created)> {
-        let mut command = self.command(&["create", "--strategy", strategy, "--json"]);
-        let sample = run(command.arg(tree), &self.output, &[0])?;
-        let created: Created = self.parse_output()?;
+        let (sample, created) = self.create_with(&[], tree, strategy)?;
         if created.strategy == strategy {
             return Ok((sample, created));
         }
         let reason = created.workspaces.first().map_or("no reason given", |workspace| &workspace.reason);
         let fell_back = format!("{strategy} fell back to {} ({reason})", created.strategy);
         self.destroy(&created).and(Err(Failure::Skipped(fell_back)))
+    }
+
+    /// Times `create` of `tree` by this strategy or none; the sandbox is there afterwards.
+    pub fn create_by(&self, tree: &Path, strategy: &str) -> Result<(Sample, Created)> {
+        self.create_with(&["--no-fallback"], tree, strategy)
+    }
+
+    fn create_with(&self, options: &[&str], tree: &Path, strategy: &str) -> Result<(Sample, Created)> {
+        let mut command = self.command(&["create", "--strategy", strategy, "--json"]);
+        let sample = run(command.args(options).arg(tree), &self.output, &[0])?;
+        Ok((sample, self.parse_output()?))
     }
 
     /// Times `diff`, which must find `expected` entries.
@@ -96,6 +124,16 @@ impl SandboxCommand {
         tool(&mut self.command(&["checkpoint", &sandbox.sandbox_id]))
     }
 
+    /// Times a `checkpoint` of that name.
+    pub fn checkpoint_as(&self, sandbox: &Created, name: &str) -> Result<Sample> {
+        run(&mut self.command(&["checkpoint", &sandbox.sandbox_id, name]), &self.output, &[0])
+    }
+
+    /// Times `restore` of the checkpoint of that name.
+    pub fn restore(&self, sandbox: &Created, name: &str) -> Result<Sample> {
+        run(&mut self.command(&["restore", &sandbox.sandbox_id, name]), &self.output, &[0])
+    }
+
     /// A command in a session of its own, for a terminal that the caller gives it. `setsid --ctty` does what would need
     /// unsafe code here.
     pub fn on_terminal(&self, arguments: &[&str]) -> Command {
@@ -116,8 +154,20 @@ impl SandboxCommand {
         tool(&mut self.command(&["destroy", "--discard", &sandbox.sandbox_id]))
     }
 
+    /// Removes every sandbox that there still is; not timed.
+    pub fn destroy_all(&self) -> Result<()> {
+        run(&mut self.command(&["list", "--json"]), &self.output, &[0])?;
+        let left: Sandboxes = self.parse_output()?;
+        left.sandboxes
+            .iter()
+            .try_for_each(|sandbox| tool(&mut self.command(&["destroy", "--discard", &sandbox.sandbox_id])))
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
         // No user's configuration and no project's may decide what is measured.
         command.env_clear().env("HOME", &self.home).env("SANDBOXER_HOME", &self.home);
         command.env("PATH", "/usr/bin:/bin").current_dir("/").args(arguments);
@@ -180,6 +230,18 @@ mod tests {
         assert_eq!(why, Failure::Skipped(expected.to_owned()));
         let called = fs::read_to_string(scratch.path().join("called")).unwrap();
         assert!(called.ends_with("destroy --discard sbx_1\n"), "{called}");
+    }
+
+    #[test]
+    fn no_fallback_is_asked_for_and_whatever_is_left_is_removed() {
+        let (scratch, sandbox) = fake(CREATED);
+        sandbox.create_by(Path::new("/tree"), "overlay").unwrap();
+        let called = fs::read_to_string(scratch.path().join("called")).unwrap();
+        assert_eq!(called, "create --strategy overlay --json --no-fallback /tree\n");
+        let (scratch, sandbox) = fake(r#"{"sandboxes": [{"sandbox_id": "sbx_1"}, {"sandbox_id": "sbx_2"}]}"#);
+        sandbox.destroy_all().unwrap();
+        let called = fs::read_to_string(scratch.path().join("called")).unwrap();
+        assert_eq!(called, "list --json\ndestroy --discard sbx_1\ndestroy --discard sbx_2\n");
     }
 
     #[test]

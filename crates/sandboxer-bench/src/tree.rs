@@ -10,8 +10,10 @@ use crate::failure::{During, Result};
 use crate::interrupt::Interrupt;
 
 const FANOUT: usize = 10;
-const SMALLEST: u64 = 4 * 1024;
-const LARGEST: u64 = 12 * 1024;
+const TEXTS: Sizes = Sizes { smallest: 4 * 1024, largest: 12 * 1024 };
+const TINY: Sizes = Sizes { smallest: 40, largest: 40 };
+/// How many contents a tree of tiny files has: a repository of half a million of them need not keep half a million.
+const TINY_CONTENTS: usize = 1_000;
 const PAGE: u64 = 4 * 1024;
 const ALPHABET: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _";
 const LINE: usize = 72;
@@ -25,13 +27,31 @@ pub struct TreeSpec {
     pub files: usize,
     /// Number of directories, the root not counted.
     pub directories: usize,
+    sizes: Sizes,
+}
+
+/// How large a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sizes {
+    smallest: u64,
+    largest: u64,
 }
 
 impl TreeSpec {
     /// What the kept table is measured on: about 400 MB.
-    pub const FULL: Self = Self { files: 50_000, directories: 5_000 };
+    pub const FULL: Self = Self::texts(50_000, 5_000);
     /// A tenth of it, for trying things out.
-    pub const QUICK: Self = Self { files: 5_000, directories: 500 };
+    pub const QUICK: Self = Self::texts(5_000, 500);
+
+    /// Text files of 4 to 12 KB, no two alike.
+    pub const fn texts(files: usize, directories: usize) -> Self {
+        Self { files, directories, sizes: TEXTS }
+    }
+
+    /// Files of 40 bytes, ten to a directory: for what is about the number of files alone. Their contents recur.
+    pub const fn tiny(files: usize) -> Self {
+        Self { files, directories: files / 10, sizes: TINY }
+    }
 
     /// Writes the tree below `root`, which must not exist.
     pub fn write(&self, root: &Path, interrupt: &Interrupt) -> Result<()> {
@@ -40,11 +60,11 @@ impl TreeSpec {
             let directory = root.join(directory_path(number));
             fs::create_dir(&directory).during("create directory", &directory)?;
         }
-        let mut content = Vec::with_capacity(LARGEST as usize);
+        let mut content = Vec::with_capacity(self.sizes.largest as usize);
         for number in 0..self.files {
             interrupt.check()?;
             let path = root.join(self.file_path(number));
-            fill(&mut content, number);
+            fill(&mut content, self.content_of(number), self.sizes);
             fs::write(&path, &content).during("write", &path)?;
         }
         Ok(())
@@ -60,10 +80,26 @@ impl TreeSpec {
         (0..count.min(self.files)).map(|i| self.file_path(i * STRIDE % self.files)).collect()
     }
 
+    /// The first `count` files: in a tree of another number of tiny files they are at the same paths, where both have
+    /// a directory for each.
+    pub fn first(&self, count: usize) -> Vec<PathBuf> {
+        (0..count.min(self.files)).map(|number| self.file_path(number)).collect()
+    }
+
     /// What the files take on a filesystem with blocks of one page.
     pub fn bytes_on_disk(&self) -> u64 {
-        let middle = SMALLEST.midpoint(LARGEST);
-        self.files as u64 * (middle + PAGE / 2) + self.directories as u64 * PAGE
+        let middle = self.sizes.smallest.midpoint(self.sizes.largest);
+        let blocks = if middle < PAGE { PAGE } else { middle + PAGE / 2 };
+        self.files as u64 * blocks + self.directories as u64 * PAGE
+    }
+
+    /// How many inodes it takes.
+    pub fn inodes(&self) -> u64 {
+        (self.files + self.directories) as u64
+    }
+
+    fn content_of(&self, number: usize) -> usize {
+        if self.sizes == TINY { number % TINY_CONTENTS } else { number }
     }
 }
 
@@ -98,10 +134,10 @@ fn directory_path(number: usize) -> PathBuf {
     names.iter().rev().collect()
 }
 
-/// Replaces `content` by the content of file `number`: lines of text.
-fn fill(content: &mut Vec<u8>, number: usize) {
+/// Replaces `content` by the content of that number: lines of text.
+fn fill(content: &mut Vec<u8>, number: usize, sizes: Sizes) {
     let mut random = SplitMix(number as u64);
-    let size = (SMALLEST + random.next() % (LARGEST - SMALLEST + 1)) as usize;
+    let size = (sizes.smallest + random.next() % (sizes.largest - sizes.smallest + 1)) as usize;
     content.clear();
     while content.len() < size {
         let bits = random.next();
@@ -132,11 +168,11 @@ mod tests {
 
     use super::*;
 
-    const SMALL: TreeSpec = TreeSpec { files: 120, directories: 30 };
+    const SMALL: TreeSpec = TreeSpec::texts(120, 30);
 
     fn content_of(number: usize) -> Vec<u8> {
         let mut content = Vec::new();
-        fill(&mut content, number);
+        fill(&mut content, number, TEXTS);
         content
     }
 
@@ -192,6 +228,19 @@ mod tests {
             let parents: BTreeSet<_> = paths.iter().map(|p| p.parent().unwrap()).collect();
             assert_eq!((paths.len(), parents.len()), (100, 100));
         }
+    }
+
+    #[test]
+    fn trees_of_tiny_files_share_their_first_paths_and_their_contents() {
+        let (small, large) = (TreeSpec::tiny(1_000), TreeSpec::tiny(500_000));
+        assert_eq!(small.first(100), large.first(100));
+        let parents: BTreeSet<_> = small.first(100).iter().map(|p| p.parent().unwrap().to_owned()).collect();
+        assert_eq!(parents.len(), 100);
+        assert_eq!((small.bytes_on_disk(), small.inodes()), (1_100 * PAGE, 1_100));
+        assert_eq!(large.content_of(1_007), small.content_of(7));
+        let mut content = Vec::new();
+        fill(&mut content, 7, TINY);
+        assert_eq!(content.len(), 40);
     }
 
     #[test]

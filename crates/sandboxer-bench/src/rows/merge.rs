@@ -16,7 +16,7 @@ use crate::tree::{TreeSpec, edit, edit_top};
 /// Goal of the merge.
 pub const GOAL: f64 = 2.0;
 
-const TREE: TreeSpec = TreeSpec { files: CHANGED, directories: CHANGED };
+const TREE: TreeSpec = TreeSpec::texts(CHANGED, CHANGED);
 /// Reads the paths from `list`, since a name in the script would be a word of the shell.
 const LOOP: &str = r#"while read -r path; do
     git merge-file -q "ours/$path" "base/$path" "theirs/$path" || exit 1

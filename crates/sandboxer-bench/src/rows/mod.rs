@@ -9,6 +9,7 @@ pub mod diff;
 pub mod hunks;
 pub mod memory;
 pub mod merge;
+pub mod overlay;
 pub mod startup;
 pub mod undo;
 
