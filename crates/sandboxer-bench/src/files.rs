@@ -87,7 +87,7 @@ fn rows_of_overlay(bench: &Bench, arguments: &FilesArguments) -> Result<Vec<Row>
         return Ok(Vec::new());
     }
     let scale = if arguments.quick { overlay::Scale::QUICK } else { overlay::Scale::FULL };
-    let place = Place::disk(&arguments.disk, scale.room())?;
+    let place = Place::ext4(&arguments.disk, scale.room(), scale.inodes())?;
     overlay::rows(bench, scale, place, |group| arguments.wants(group))
 }
 

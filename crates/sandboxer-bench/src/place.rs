@@ -1,4 +1,4 @@
-//! Where a tree is measured: tmpfs, an XFS image on a loop device, a directory on disk. A place is a guard: whatever it
+//! Where a tree is measured: tmpfs, an XFS or ext4 image on a loop device, a directory on disk. A place is a guard: whatever it
 //! made (directory, image, mounts) goes when it goes, on errors and on Ctrl-C too. Before it makes anything it looks
 //! whether there is room, and says how much is needed where there is not.
 
@@ -66,6 +66,28 @@ impl Place {
             .map_err(|why| Failure::Skipped(format!("no loop mount here ({why})")))?;
         let mounts = vec![inner, outer];
         Ok(Self { name: "xfs", _sweep: Sweep::below(&root), root, _mounts: mounts, _directory: directory })
+    }
+
+    /// A new ext4 with room for `bytes` and `inodes`, on a loop device whose sparse image is below `parent`, which is to be
+    /// on a disk: flushes reach the disk, and half a million files go at once, as one image. Without root a directory.
+    pub fn ext4(parent: &Path, bytes: u64, inodes: u64) -> Result<Self> {
+        if !is_root() {
+            return Self::disk(parent, bytes);
+        }
+        let directory = temp_dir(parent)?;
+        need_free("disk", directory.path(), bytes)?;
+        let (image, root) = (directory.path().join("ext4.img"), subdirectory(&directory, "ext4")?);
+        make_ext4(&image, bytes * 2, inodes)?;
+        // The kernel would fill the inode tables in the background of what is measured.
+        let mount = Mount::attach(&["-o", "loop,noinit_itable"], &image, &root)
+            .map_err(|why| Failure::new(format!("no loop mount here ({why})")))?;
+        Ok(Self {
+            name: "ext4",
+            _sweep: Sweep::below(&root),
+            root,
+            _mounts: vec![mount],
+            _directory: directory,
+        })
     }
 
     /// The empty directory to work in.
@@ -183,6 +205,13 @@ fn make_xfs(image: &Path, bytes: u64) -> Result<()> {
     File::create(image).and_then(|file| file.set_len(length)).during("make image", image)?;
     tool(Command::new("mkfs.xfs").args(["-q", "-m", "reflink=1"]).arg(image))
         .map_err(|why| Failure::Skipped(format!("no XFS to be had ({why}; package xfsprogs)")))
+}
+
+fn make_ext4(image: &Path, bytes: u64, inodes: u64) -> Result<()> {
+    File::create(image).and_then(|file| file.set_len(bytes)).during("make image", image)?;
+    let mut mkfs = Command::new("mkfs.ext4");
+    mkfs.args(["-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=1", "-N"]);
+    tool(mkfs.arg(inodes.to_string()).arg(image))
 }
 
 /// Runs a tool for its effect; the error holds what it said.

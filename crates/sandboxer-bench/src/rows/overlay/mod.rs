@@ -1,5 +1,5 @@
 //! The rows of the strategy `overlay`: how much a sandbox costs where nothing is copied, and how little of that grows
-//! with the tree. All of them work in one [`Forest`] on the disk: three trees of tiny files that are written when the
+//! with the tree. All of them work in one [`Forest`] on an ext4 of its own: three trees of tiny files that are written when the
 //! first row asks for them, and are gone at the end with every sandbox and every mount.
 
 mod bare;
@@ -63,9 +63,17 @@ impl Scale {
         unpacked: TreeSpec::tiny(2_000),
     };
 
-    /// What the rows before the trees need at the least; a row that needs more looks for itself.
+    /// What all of it takes on disk: the trees, what git keeps of two of them, changes and what a checkpoint has of
+    /// them, and two builds.
     pub fn room(&self) -> u64 {
-        self.small.bytes_on_disk() * 4 + (64 << 20)
+        let trees = [self.small, self.middle, self.large, self.unpacked].map(|spec| spec.bytes_on_disk());
+        trees.iter().sum::<u64>() * 2 + self.changed * 2 + (2 << 30)
+    }
+
+    /// How many inodes all of it takes.
+    pub fn inodes(&self) -> u64 {
+        let trees = [self.small, self.middle, self.large, self.unpacked].map(|spec| spec.inodes());
+        trees.iter().sum::<u64>() * 2 + 100_000
     }
 }
 
