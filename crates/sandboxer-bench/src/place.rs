@@ -20,7 +20,7 @@ pub struct Place {
     // Dropped in this order: what others mounted here, the innermost mount first, the directory that holds all of it last.
     _sweep: Sweep,
     _mounts: Vec<Mount>,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Place {
@@ -35,13 +35,7 @@ impl Place {
         let directory = temp_dir(&std::env::temp_dir())?;
         let root = subdirectory(&directory, "tmpfs")?;
         let mount = Mount::tmpfs(&root, bytes)?;
-        Ok(Self {
-            name: "tmpfs",
-            _sweep: Sweep::below(&root),
-            root,
-            _mounts: vec![mount],
-            _directory: directory,
-        })
+        Ok(Self { name: "tmpfs", _sweep: Sweep::below(&root), root, _mounts: vec![mount], directory })
     }
 
     /// A directory below `parent`, which is to be on a disk.
@@ -65,7 +59,7 @@ impl Place {
         let inner = Mount::attach(&["-o", "loop"], &image, &root)
             .map_err(|why| Failure::Skipped(format!("no loop mount here ({why})")))?;
         let mounts = vec![inner, outer];
-        Ok(Self { name: "xfs", _sweep: Sweep::below(&root), root, _mounts: mounts, _directory: directory })
+        Ok(Self { name: "xfs", _sweep: Sweep::below(&root), root, _mounts: mounts, directory })
     }
 
     /// A new ext4 with room for `bytes` and `inodes`, on a loop device whose sparse image is below `parent`, which is to be
@@ -81,13 +75,7 @@ impl Place {
         // The kernel would fill the inode tables in the background of what is measured.
         let mount = Mount::attach(&["-o", "loop,noinit_itable"], &image, &root)
             .map_err(|why| Failure::new(format!("no loop mount here ({why})")))?;
-        Ok(Self {
-            name: "ext4",
-            _sweep: Sweep::below(&root),
-            root,
-            _mounts: vec![mount],
-            _directory: directory,
-        })
+        Ok(Self { name: "ext4", _sweep: Sweep::below(&root), root, _mounts: vec![mount], directory })
     }
 
     /// The empty directory to work in.
@@ -103,7 +91,7 @@ impl Place {
 
     fn plain(name: &'static str, directory: TempDir) -> Self {
         let root = directory.path().to_owned();
-        Self { name, _sweep: Sweep::below(&root), root, _mounts: Vec::new(), _directory: directory }
+        Self { name, _sweep: Sweep::below(&root), root, _mounts: Vec::new(), directory }
     }
 
     /// Skips what needs more room or inodes than there are.
@@ -123,8 +111,9 @@ impl Place {
 
     /// Lets every user pass through, for a command that runs as another one.
     pub fn open_to_all(&self) -> Result<()> {
-        let passable = fs::Permissions::from_mode(0o711);
-        fs::set_permissions(&self.root, passable).during("open to all", &self.root)
+        [self.directory.path(), &self.root].into_iter().try_for_each(|path| {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o711)).during("open to all", path)
+        })
     }
 }
 
