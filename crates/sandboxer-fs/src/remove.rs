@@ -136,4 +136,36 @@ mod tests {
         remove_tree(&temp.path().join("no/such/parent")).unwrap();
         assert!(remove_tree(Path::new("/")).is_err());
     }
+
+    /// As the kernel leaves the work directory of an overlay that an ordinary user mounted.
+    fn leave_a_work_directory(home: &Path) {
+        let work = home.join("work");
+        std::fs::create_dir_all(work.join("work/incompat/volatile")).unwrap();
+        let inner = Root::open(work.join("work")).unwrap();
+        fs::mknodat(&inner, "#1f", fs::FileType::CharacterDevice, Mode::empty(), 0).unwrap();
+        for dir in ["work/incompat/volatile", "work/incompat", "work"] {
+            std::fs::set_permissions(work.join(dir), std::fs::Permissions::from_mode(0o000)).unwrap();
+        }
+    }
+
+    #[test]
+    fn an_ordinary_user_removes_what_the_kernel_left_without_permissions() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path().to_path_buf();
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&home, Some(65534), Some(65534)).unwrap();
+        }
+        let removed = std::thread::spawn(move || {
+            if rustix::process::geteuid().is_root() {
+                // Of this thread alone; with it go all capabilities.
+                rustix::thread::set_thread_gid(fs::Gid::from_raw(65534)).unwrap();
+                rustix::thread::set_thread_uid(fs::Uid::from_raw(65534)).unwrap();
+            }
+            leave_a_work_directory(&home);
+            assert!(std::fs::read_dir(home.join("work/work")).is_err(), "it can be read as it is");
+            remove_tree(&home.join("work")).unwrap();
+            !home.join("work").exists()
+        });
+        assert!(removed.join().unwrap());
+    }
 }

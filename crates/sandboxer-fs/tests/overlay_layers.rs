@@ -53,8 +53,16 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg(&self.0).status();
-        if !unmounted.is_ok_and(|status| status.success()) {
+        // A process that another test is about to start holds our descriptors until it runs its program.
+        let unmounted = (0..50).any(|_| {
+            let output = Command::new("umount").arg(&self.0).output();
+            let done = output.is_ok_and(|output| output.status.success());
+            if !done {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            done
+        });
+        if !unmounted {
             let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
         }
     }
