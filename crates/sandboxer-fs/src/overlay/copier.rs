@@ -217,6 +217,8 @@ fn label(source: &Source<'_>, to: &Dir) -> Result<Outcome> {
     let name = source.name();
     let mut attributes = attrs::all(source.dir, name)?;
     source.remark.apply(&mut attributes);
+    // Only files and directories have attributes of this kind: an origin from another layer has no place here.
+    attributes.retain(|attribute, _| !attribute.starts_with(b"user."));
     for (attribute, value) in &attributes {
         unless_security(attribute, attrs::set(to, name, attribute, value))
             .map_err(|e| Error::io("set attributes of", to.shown(name), e))?;

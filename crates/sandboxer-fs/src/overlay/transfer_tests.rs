@@ -144,6 +144,17 @@ fn origins_come_from_the_lowest_layer() {
     assert_eq!(std::fs::read(home.at("to/both")).unwrap(), b"upper/both");
 }
 
+#[test]
+fn a_link_over_a_file_does_without_its_origin() {
+    let home = Home::new(&["upper", "lower"]);
+    home.file("lower/link");
+    home.mark("lower/link", "origin", b"in bottom");
+    symlink("nowhere", home.at("upper/link")).unwrap();
+    let squashed = home.squash(&["upper", "lower"]);
+    assert_eq!(squashed.root.as_dir().unwrap().read_link(b"link").unwrap(), b"nowhere");
+    assert_eq!(origin(&squashed, "link"), None);
+}
+
 /// A layer with one of everything that an ordinary user can make.
 fn fill(home: &Home) {
     home.file("layer/d/file");
