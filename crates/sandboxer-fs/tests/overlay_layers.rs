@@ -142,7 +142,8 @@ fn label(path: &Path, name: &str, value: &[u8]) -> std::io::Result<()> {
 
 /// Few names, so that operations meet.
 fn path() -> impl Strategy<Value = String> {
-    prop::collection::vec(prop::sample::select(vec!["a", "b", "c"]), 1..=3).prop_map(|names| names.join("/"))
+    prop::collection::vec(prop::sample::select(vec!["a", "b", "c", "d"]), 1..=3)
+        .prop_map(|names| names.join("/"))
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -353,7 +354,7 @@ fn all_paths() -> Vec<PathBuf> {
     let mut paths = Vec::new();
     let mut level = vec![PathBuf::new()];
     for _ in 0..4 {
-        level = level.iter().flat_map(|above| ["a", "b", "c"].map(|name| above.join(name))).collect();
+        level = level.iter().flat_map(|above| ["a", "b", "c", "d"].map(|name| above.join(name))).collect();
         paths.extend_from_slice(&level);
     }
     paths
@@ -371,6 +372,9 @@ fn a_squashed_stack_lists_nothing_that_is_not_there() {
     }
     let first = vec![Op::Recreate("a".into()), Op::Write("a/b/c".into(), 1), Op::Write("a/c".into(), 1)];
     let second = vec![Op::Delete("a/c".into()), Op::Delete("a/b/c".into())];
+    compare_squashed(&Stack::make(Marks::Trusted, &[first, second]));
+    let first = vec![Op::Write("d/a/b".into(), 1), Op::Write("d/b".into(), 1)];
+    let second = vec![Op::Delete("d/b".into()), Op::Delete("d/a/b".into())];
     compare_squashed(&Stack::make(Marks::Trusted, &[first, second]));
 }
 

@@ -47,6 +47,8 @@ pub(super) struct Remark {
     pub(super) origin: Option<Option<Vec<u8>>>,
     /// `Some` says whether the directory is opaque.
     pub(super) opaque: Option<bool>,
+    /// Whether it has an origin in any case, be it one that tells nothing.
+    pub(super) copied_up: bool,
 }
 
 /// What came of a copy.
@@ -65,7 +67,7 @@ pub(super) enum Outcome {
 impl Remark {
     /// Marks as they are.
     pub(super) fn none(marks: Marks) -> Self {
-        Self { marks, origin: None, opaque: None }
+        Self { marks, origin: None, opaque: None, copied_up: false }
     }
 
     fn apply(&self, attributes: &mut Xattrs) {
@@ -83,6 +85,9 @@ impl Remark {
         }
         if let Some(opaque) = self.opaque {
             put(OPAQUE, opaque.then(|| b"y".to_vec()));
+        }
+        if self.copied_up {
+            attributes.entry(self.marks.attribute(ORIGIN).into_bytes()).or_default();
         }
     }
 }

@@ -98,14 +98,15 @@ impl LayerCopy<'_> {
 /// many entries it has. All have the same kind of marks, and nobody writes to them. Nothing is flushed to disk.
 ///
 /// Whiteouts stay, as what is below is not known. A directory that hides what is below it, because it is opaque in some layer or
-/// because a whiteout or a file lies between, is opaque. Origins are those of the lowest layer that has the entry.
+/// because a whiteout or a file lies between, is opaque. Origins are those of the lowest layer that has the entry; a directory with
+/// whiteouts that has none there gets one that tells nothing.
 pub fn squash(layers: &[&Layer], to: &Path, cancel: &CancelFlag) -> Result<u64> {
     let Some(topmost) = layers.first() else { return Ok(0) };
     let remark = Remark { opaque: Some(false), ..Remark::none(topmost.marks) };
     let first = Level { path: None, layers: (0..layers.len()).collect(), covered: false, remark };
     let mut squash = Squash { layers, copier: Copier::new(to)?, waiting: vec![first], entries: 0 };
     while let Some(level) = squash.waiting.pop() {
-        squash.merge_dir(&level, cancel)?;
+        squash.merge_dir(level, cancel)?;
     }
     Ok(squash.entries)
 }
@@ -141,21 +142,25 @@ struct Merged {
 }
 
 impl Squash<'_> {
-    fn merge_dir(&mut self, level: &Level, cancel: &CancelFlag) -> Result<()> {
+    fn merge_dir(&mut self, level: Level, cancel: &CancelFlag) -> Result<()> {
         let mut by_layer = BTreeMap::<usize, Vec<(Vec<u8>, Merged)>>::new();
-        for (name, merged) in self.merge_names(level)? {
+        for (name, merged) in self.merge_names(&level)? {
             by_layer.entry(merged.layer).or_default().push((name, merged));
         }
+        let has_whiteouts =
+            by_layer.values().flatten().any(|(_, merged)| merged.meaning == Meaning::Whiteout);
         let to = self.copier.to.dir(level.path.as_ref())?;
         for (layer, names) in by_layer {
             let from = self.layers[layer].root.dir(level.path.as_ref())?;
             for (name, merged) in names {
                 cancel.check()?;
-                self.make(level, &from, &name, merged, &to)?;
+                self.make(&level, &from, &name, merged, &to)?;
             }
         }
         let topmost = self.layers[level.layers[0]].root.dir(level.path.as_ref())?;
-        self.copier.finish_dir(&topmost, level.path.as_ref(), &level.remark)
+        // Where the directory turns out to be the lowest, the kernel looks for whiteouts only in one that was copied up.
+        let remark = Remark { copied_up: has_whiteouts && !level.covered, ..level.remark };
+        self.copier.finish_dir(&topmost, level.path.as_ref(), &remark)
     }
 
     /// One directory is open at a time: there may be hundreds of layers.

@@ -155,6 +155,18 @@ fn a_link_over_a_file_does_without_its_origin() {
     assert_eq!(origin(&squashed, "link"), None);
 }
 
+#[test]
+fn a_directory_with_whiteouts_counts_as_copied_up() {
+    let home = Home::new(&["upper", "lower"]);
+    home.whiteout("upper/made/gone");
+    home.mark("upper/made", "origin", b"in lower");
+    home.file("lower/made/gone");
+    home.file("lower/plain/file");
+    let squashed = home.squash(&["upper", "lower"]);
+    assert_eq!(origin(&squashed, "made"), Some(Vec::new()));
+    assert_eq!(origin(&squashed, "plain"), None);
+}
+
 /// A layer with one of everything that an ordinary user can make.
 fn fill(home: &Home) {
     home.file("layer/d/file");
