@@ -159,7 +159,8 @@ impl Squash<'_> {
         }
         let topmost = self.layers[level.layers[0]].root.dir(level.path.as_ref())?;
         // Where the directory turns out to be the lowest, the kernel looks for whiteouts only in one that was copied up.
-        let remark = Remark { copied_up: has_whiteouts && !level.covered, ..level.remark };
+        let copied_up = has_whiteouts && !level.covered && level.path.is_some();
+        let remark = Remark { copied_up, ..level.remark };
         self.copier.finish_dir(&topmost, level.path.as_ref(), &remark)
     }
 
