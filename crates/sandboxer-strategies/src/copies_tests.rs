@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use sandboxer_core::model::DiffKind;
+use sandboxer_core::model::{DiffKind, Phase};
 use sandboxer_fs::commit::{self, CommitFiles};
 use serde_json::{Value, json};
 

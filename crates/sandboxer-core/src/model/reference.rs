@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// What a caller may need beyond the nine methods stands in `metadata`. Keys with a meaning to everybody:
 /// `path` (the directory or file to work in), `base` (where content of the base is read, for patches),
 /// `history` (a directory with the patch of each commit, as `OP/patch`), `notices` (a file with what its user has to know, line by
-/// line), `work` (where the changes themselves are kept, if not at `path`). Some are set for one call alone:
+/// line), `work` (where the changes themselves are kept, if not at `path`), `preserved` (where content of the base is read before `base`). Some are set for one call alone:
 /// `scope` (paths that a `rollback` is limited to), `operation` (under which a `commit` keeps what takes it back), `undo`
 /// (the operation that a `commit` takes back), `part` (what a `cleanup` is limited to). All others belong to the strategy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -254,7 +254,7 @@ fn merge_file(job: &Prepare<'_>, delta: &mut Delta, now: Present, reason: String
         (None, _) => Vec::new(),
         // Where the sandbox changed the mode alone, its content is the base's.
         (Some(_), DiffKind::Metadata) => theirs.clone(),
-        (Some(entry), _) => match (Bases { home: job.files.home() }).find(entry)? {
+        (Some(entry), _) => match (Bases { home: job.files.home() }).find(&path, entry)? {
             Some(base) => base,
             None => return stuck("its base is not kept, so it cannot be merged"),
         },

@@ -81,19 +81,51 @@ impl OverlayBase<'_> {
         Ok(paths)
     }
 
-    fn inodes_at<'p>(&self, paths: impl Iterator<Item = &'p RelPath>) -> Result<HashSet<u64>> {
-        let mut inos = HashSet::new();
-        for path in paths {
-            inos.extend(self.original.stamp(path)?.map(|stamp| stamp.ino));
+    /// What the original has where the sandbox changed anything.
+    fn sources(&self, all: &BTreeMap<RelPath, Facts>) -> Result<Sources> {
+        let mut sources = Sources::default();
+        for (path, facts) in all {
+            let Some(stamp) = self.original.stamp(path)? else { continue };
+            sources.inos.insert(stamp.ino);
+            sources.removed |= facts.whiteout;
         }
-        Ok(inos)
+        Ok(sources)
     }
 
     /// Whether an entry was copied up from something else than the original has at its path.
     fn is_swapped(&self, path: &RelPath, origin: Option<Origin>) -> Result<bool> {
-        let Some(ino) = origin.and_then(|o| o.ino) else { return Ok(false) };
-        let is_it = |root: &Root| root.stamp(path).map(|found| found.is_some_and(|stamp| stamp.ino == ino));
-        Ok(!(is_it(self.original)? || is_it(&self.preserve)?))
+        let Some(Origin { ino }) = origin else { return Ok(false) };
+        let there = self.original.stamp(path)?;
+        match ino {
+            Some(ino) => {
+                let preserved = self.preserve.stamp(path)?;
+                Ok(![there, preserved].into_iter().flatten().any(|stamp| stamp.ino == ino))
+            }
+            // The kernel does not tell an ordinary user where it came from. A directory that changed, but not in what it
+            // holds, may be another one.
+            None => Ok(there.is_some_and(|dir| {
+                dir.is_dir() && self.instant.is_before(&dir) && !self.instant.is_before_time(dir.mtime)
+            })),
+        }
+    }
+}
+
+/// Where entries of a sandbox may have come from, other than from their own path.
+#[derive(Default)]
+struct Sources {
+    inos: HashSet<u64>,
+    /// Whether anything was removed from where the original has it: it may have been renamed.
+    removed: bool,
+}
+
+impl Sources {
+    /// Whether an entry with this origin came from another path.
+    fn explain(&self, facts: &Facts) -> bool {
+        match facts.origin {
+            Some(Origin { ino: Some(ino) }) => self.inos.contains(&ino),
+            Some(Origin { ino: None }) => self.removed || facts.links.is_some(),
+            None => false,
+        }
     }
 }
 
@@ -123,13 +155,13 @@ impl Base for OverlayBase<'_> {
     fn scan(&self, comparison: &Comparison<'_>) -> Result<Scan> {
         let layers: Vec<&Layer> = self.layers.iter().collect();
         let all = touched(&layers, comparison.threads, comparison.cancel)?;
-        let inos = self.inodes_at(all.paths.keys())?;
+        let sources = self.sources(&all.paths)?;
         let mut run = Run {
             base: self,
             comparison,
             found: BTreeMap::new(),
             swapped: BTreeSet::new(),
-            inos,
+            sources,
             scan: Scan::default(),
         };
         for (path, facts) in &all.paths {
@@ -156,8 +188,7 @@ struct Run<'a> {
     found: BTreeMap<RelPath, Candidate>,
     /// Directories of the original that are others than those the changes were made in.
     swapped: BTreeSet<RelPath>,
-    /// What the original has where anything was changed: an entry that came from there was renamed or linked.
-    inos: HashSet<u64>,
+    sources: Sources,
     scan: Scan,
 }
 
@@ -178,7 +209,7 @@ impl Run<'_> {
             }
         }
         let was_dir = base.as_ref().is_some_and(|b| b.node_type() == NodeType::Directory);
-        if was_dir && (!is_dir || facts.opaque) {
+        if was_dir && (!is_dir || facts.hides_below()) {
             self.hidden_below(path)?;
         }
         let untouched = |b: &Entry, now: Stamp| b.copy.is_some_and(|copy| copy.untouched(&now));
@@ -198,7 +229,7 @@ impl Run<'_> {
             return Ok(base);
         }
         let in_swapped = path.parent().is_some_and(|parent| self.swapped.contains(&parent));
-        let moved_here = facts.origin.and_then(|o| o.ino).is_some_and(|ino| self.inos.contains(&ino));
+        let moved_here = self.sources.explain(facts);
         if in_swapped || (!moved_here && self.base.is_swapped(path, facts.origin)?) {
             if base.as_ref().is_some_and(|b| b.node_type() == NodeType::Directory) {
                 self.swapped.insert(path.clone());

@@ -58,7 +58,12 @@ impl Instant {
 
     /// Whether an entry with this stamp has changed since.
     pub fn is_before(&self, stamp: &Stamp) -> bool {
-        stamp.ctime >= self.at.saturating_sub(self.stepped_back)
+        self.is_before_time(stamp.ctime)
+    }
+
+    /// Whether a time of the filesystem is this one or a later one.
+    pub fn is_before_time(&self, time: i64) -> bool {
+        time >= self.at.saturating_sub(self.stepped_back)
     }
 
     /// Takes notice of what the clock says now. Whether it is further behind than it was ever seen.

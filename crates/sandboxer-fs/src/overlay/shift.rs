@@ -73,10 +73,10 @@ impl Shift {
         for (path, facts) in touched(&layers, 1, cancel)?.paths {
             let is_dir = |found: Option<Found>| found.is_some_and(|found| found.stamp.is_dir());
             let (was, is) = (is_dir(from.find(&path)?), is_dir(to.find(&path)?));
-            if was && (!is || facts.opaque) {
+            if was && (!is || facts.hides_below()) {
                 below(&from, &path, &mut paths)?;
             }
-            if is && (!was || facts.opaque) {
+            if is && (!was || facts.hides_below()) {
                 below(&to, &path, &mut paths)?;
             }
             paths.insert(path);

@@ -36,6 +36,14 @@ pub struct Facts {
     pub links: Option<(u64, u32, u32)>,
 }
 
+impl Facts {
+    /// Whether what lies below a directory here is hidden, wherever that comes from. A directory that was made where a lower layer
+    /// has a whiteout is not marked opaque.
+    pub fn hides_below(&self) -> bool {
+        self.opaque || (self.whiteout && self.entry)
+    }
+}
+
 /// A name in a layer.
 struct Seen {
     layer: usize,

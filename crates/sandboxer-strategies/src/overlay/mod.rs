@@ -106,6 +106,7 @@ impl OverlayStrategy {
         copies::reference(plan, resource, &self.name, home, &path)
             .with_path("notices", &notices::place(home))
             .with_path("work", &places.upper())
+            .with_path("preserved", &places.preserve())
     }
 
     /// Ends the mount for good. Nothing may work in it.

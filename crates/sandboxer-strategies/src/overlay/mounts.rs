@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use sandboxer_core::{Error, Result};
@@ -19,6 +20,10 @@ use sandboxer_keeper::{Keeper, Keepers, Kind, Overlay, Unmounted, fresh_work};
 use serde::{Deserialize, Serialize};
 
 use super::notices;
+
+/// How often an unmount is tried again before the overlay counts as busy.
+const RETRIES: usize = 3;
+const RETRY_AFTER: Duration = Duration::from_millis(3);
 
 /// Mounts the overlays of one state directory.
 pub struct Mounts {
@@ -126,17 +131,29 @@ impl Mounts {
     /// Unmounts it, if nobody works in it.
     pub fn unmount(&self, home: &Path, spec: &OverlaySpec, _lock: &MountLock) -> Result<Unmounted> {
         let places = Places::new(home);
-        let done = match (&spec.keeper, self.keeper(spec)?) {
-            (None, _) => mount::unmount(&places.merged())?,
-            (Some(_), Some(keeper)) => keeper.unmount(&places.merged())?,
-            (Some(_), None) => Unmounted::NotMounted,
-        };
+        let mut done = self.try_to_unmount(&places.merged(), spec)?;
+        for _ in 0..RETRIES {
+            if done != Unmounted::Busy {
+                break;
+            }
+            // A process that is just being started has our descriptors for a moment.
+            std::thread::sleep(RETRY_AFTER);
+            done = self.try_to_unmount(&places.merged(), spec)?;
+        }
         if done == Unmounted::Done {
             // What a mount leaves there means something only for as long as it may have been cut short.
             sandboxer_fs::remove_tree(&places.work())?;
             Mounted::forget(home);
         }
         Ok(done)
+    }
+
+    fn try_to_unmount(&self, merged: &Path, spec: &OverlaySpec) -> Result<Unmounted> {
+        match (&spec.keeper, self.keeper(spec)?) {
+            (None, _) => mount::unmount(merged),
+            (Some(_), Some(keeper)) => keeper.unmount(merged),
+            (Some(_), None) => Ok(Unmounted::NotMounted),
+        }
     }
 
     /// Who works in it.

@@ -315,7 +315,10 @@ pub fn load(workspace: &Workspace, entry: &DiffEntry) -> Result<content::Sides, 
         };
         return Err(unsupported.into());
     };
-    Ok(content::load_sides(&base, &sandbox, entry)?)
+    // What others have replaced in the original is kept beside the workspace.
+    let old_path = entry.from.as_ref().unwrap_or(&entry.path).as_path();
+    let preserved = place("preserved").filter(|kept| kept.join(old_path).symlink_metadata().is_ok());
+    Ok(content::load_sides(&preserved.unwrap_or(base), &sandbox, entry)?)
 }
 
 /// A patch: exact where it goes to a file or a pipe, escaped and coloured on a screen.
