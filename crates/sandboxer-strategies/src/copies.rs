@@ -56,6 +56,7 @@ pub fn capabilities() -> Capabilities {
         undo: true,
         parts: true,
         looks_through: false,
+        refreshes: false,
         resource_types: ["fs-directory", "fs-file", "fs-mount"].map(str::to_owned).to_vec(),
     }
 }

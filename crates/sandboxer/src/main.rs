@@ -6,5 +6,6 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     sandboxer_keeper::serve_if_asked();
+    sandboxer_strategies::overlay::sweep_if_asked();
     cli::main()
 }

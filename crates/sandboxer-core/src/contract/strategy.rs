@@ -90,6 +90,9 @@ pub struct Capabilities {
     /// Where nothing was changed, the sandbox shows the original as it is now, edits by hand and what the patterns leave out
     /// included. It is there only while something keeps it: `create` with the property `parked` brings it up again.
     pub looks_through: bool,
+    /// `create` honours the resource's property `refresh`: it moves the workspace in that directory onto what the resource is now,
+    /// and says in the ref's `refreshed` what was merged, updated and is in conflict.
+    pub refreshes: bool,
     /// The resource types it is made for; empty means any.
     pub resource_types: Vec<String>,
 }
@@ -109,6 +112,7 @@ impl Default for Capabilities {
             undo: false,
             parts: false,
             looks_through: false,
+            refreshes: false,
             resource_types: Vec::new(),
         }
     }

@@ -15,6 +15,7 @@ use super::descriptor::{Descriptor, sync_directory};
 use super::lock::SandboxLock;
 use super::manager::{SandboxManager, failure, in_workspace, new_operation};
 use super::park::BRING_BACK;
+use super::refresh::REFRESH;
 use super::{CreateRequest, Created, Input, Operation, Sandbox, SandboxState, Workspace, names};
 use crate::model::{PlanId, Resource, SandboxId, SandboxRef};
 use crate::resolve::choose_strategy;
@@ -298,15 +299,21 @@ fn refuse_nested(resources: &[(Option<String>, Resource)]) -> Result<()> {
     Ok(())
 }
 
-/// Only taking up what is parked names the workspace to bring back: from a caller, it would be anybody's.
+/// Only taking up what is parked, and refreshing, name the workspace that is meant: from a caller, it would be anybody's.
 fn refuse_bringing_back(resources: &[(Option<String>, Resource)]) -> Result<()> {
-    match resources.iter().find(|(_, resource)| resource.properties.contains_key(BRING_BACK)) {
-        None => Ok(()),
-        Some((_, resource)) => Err(Error::Usage {
-            message: format!("the option {BRING_BACK:?} of {} cannot be given", resource.location),
-            hint: Some("take up a parked sandbox with `sandbox unpark`".to_owned()),
-        }),
+    let ways = [
+        (BRING_BACK, "take up a parked sandbox with `sandbox unpark`"),
+        (REFRESH, "move a sandbox onto its original with `sandbox refresh`"),
+    ];
+    for (_, resource) in resources {
+        if let Some((key, hint)) = ways.iter().find(|(key, _)| resource.properties.contains_key(*key)) {
+            return Err(Error::Usage {
+                message: format!("the option {key:?} of {} cannot be given", resource.location),
+                hint: Some((*hint).to_owned()),
+            });
+        }
     }
+    Ok(())
 }
 
 /// A sandbox of the state directory would hold itself, and its commit would write over the state of all others.

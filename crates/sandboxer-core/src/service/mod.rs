@@ -35,6 +35,7 @@ mod names;
 mod orphans;
 mod park;
 mod recover;
+mod refresh;
 mod select;
 mod undo;
 mod views;
@@ -44,6 +45,7 @@ pub use checkpoint::CheckpointService;
 pub use handler::FileHandler;
 pub use lock::InUse;
 pub use manager::{ManagerParts, SandboxManager};
+pub use refresh::Refreshed;
 pub use views::*;
 
 #[cfg(test)]

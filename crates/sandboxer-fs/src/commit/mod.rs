@@ -10,6 +10,7 @@ mod history;
 mod journal;
 mod prepare;
 mod privileges;
+mod rebase;
 mod resolve;
 mod revert;
 mod settle;
@@ -32,6 +33,7 @@ use crate::stamp::Stamp;
 
 pub use journal::{Dress, Journal, Outcome, Settle, Step};
 pub use prepare::{Prepare, prepare};
+pub use rebase::{Rebased, rebase};
 pub use resolve::LABELS;
 pub use revert::{Revert, prepare as prepare_undo};
 pub use settle::Settling;

@@ -202,7 +202,7 @@ fn leave_out(job: &Prepare<'_>, resolved: &mut Resolved) -> Result<()> {
 
 /// Beside files with markers, those that merged cleanly go into the sandbox too: a plain commit does, once the markers are
 /// resolved.
-fn clean_merge(delta: &Delta) -> Option<Marked> {
+pub fn clean_merge(delta: &Delta) -> Option<Marked> {
     let content = delta.plan.content.clone().filter(|_| delta.plan.settles)?;
     let (copy, base) = (delta.plan.copy.clone()?, delta.base.clone()?);
     let merged = delta.now.clone()?;

@@ -2,8 +2,8 @@
 //!
 //! An overlay keeps what was changed in a directory of its own, the upper, and marks there what is gone. [`layer`], [`touched`], [`view`] and
 //! [`transfer`] read, compare and copy such directories as what they are on disk. [`instant`], [`records`] and [`base`] say what the
-//! sandbox is compared with, [`stack`] and [`shift`] move between states, [`preserve`] keeps a state while the original changes, and
-//! [`space`] is the workspace that it all makes up. Nothing here mounts.
+//! sandbox is compared with, [`stack`] and [`shift`] move between states, [`preserve`] keeps a state while the original changes,
+//! [`refresh`] lets go of it, and [`space`] is the workspace that it all makes up. Nothing here mounts.
 
 mod attrs;
 pub mod base;
@@ -12,6 +12,7 @@ pub mod instant;
 pub mod layer;
 pub mod preserve;
 pub mod records;
+pub mod refresh;
 pub mod shift;
 pub mod space;
 pub mod stack;

@@ -72,9 +72,17 @@ impl Places {
         self.home.join("preserve")
     }
 
-    /// What is to be removed when there is time.
-    pub fn trash(&self) -> PathBuf {
-        self.home.join("trash")
+    /// What is to be removed when there is time: beside the workspace, so that it goes on after the workspace is gone.
+    pub fn leavings(&self) -> Vec<PathBuf> {
+        let prefix = self.leaving_prefix();
+        let beside = self.home.parent().and_then(|root| std::fs::read_dir(root).ok());
+        let all = beside.into_iter().flatten().flatten();
+        let is_ours = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with(&prefix);
+        all.filter(|entry| is_ours(&entry.file_name())).map(|entry| entry.path()).collect()
+    }
+
+    fn leaving_prefix(&self) -> String {
+        format!("gone-{}-", self.home.file_name().unwrap_or_default().to_string_lossy())
     }
 
     /// A frozen layer.
@@ -218,19 +226,13 @@ impl Stack {
         Ok(())
     }
 
-    fn throw_away(&mut self, places: &Places, dir: &Path) -> Result<()> {
+    fn throw_away(&self, places: &Places, dir: &Path) -> Result<()> {
         if !dir.exists() {
             return Ok(());
         }
-        make_dir(&places.trash())?;
-        let number = std::fs::read_dir(places.trash()).map_or(0, Iterator::count);
-        let mut to = places.trash().join(format!("{number}"));
-        for more in 1.. {
-            if !to.exists() {
-                break;
-            }
-            to = places.trash().join(format!("{number}-{more}"));
-        }
+        let prefix = places.leaving_prefix();
+        let place = |number: u64| places.home.with_file_name(format!("{prefix}{number}"));
+        let to = (0..).map(place).find(|to| !to.exists()).unwrap_or_else(|| place(0));
         rename(dir, &to)
     }
 

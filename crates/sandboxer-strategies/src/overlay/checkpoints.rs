@@ -12,8 +12,8 @@ use sandboxer_fs::overlay::transfer::copy_layer;
 use sandboxer_fs::restore::Restored;
 use sandboxer_keeper::Unmounted;
 
-use super::mounts::{MountLock, Mounts};
-use super::{OverlayStrategy, notices, spec_at};
+use super::mounts::Mounts;
+use super::{OverlayStrategy, notices, spec_at, sweeper};
 use crate::copies::{home_of, rollback_result};
 
 impl OverlayStrategy {
@@ -111,7 +111,7 @@ impl OverlayStrategy {
         let restored = Restored { count: count?, ..Restored::default() };
         switched?;
         mounted?;
-        self.empty_trash(places);
+        sweeper::start(self.context.program.as_deref(), places);
         Ok(restored)
     }
 
@@ -120,13 +120,8 @@ impl OverlayStrategy {
         let places = Places::new(home);
         let _lock = Mounts::lock(home)?;
         Stack::load(&places)?.forget(id.as_str(), &places)?;
-        self.empty_trash(&places);
+        sweeper::start(self.context.program.as_deref(), &places);
         Ok(())
-    }
-
-    /// What cannot be removed now is removed the next time, or with the sandbox.
-    fn empty_trash(&self, places: &Places) {
-        let _ = sandboxer_fs::remove_tree(&places.trash());
     }
 
     fn prepared(&self, sandbox: &SandboxRef) -> Result<(PathBuf, OverlaySpec, Places)> {
@@ -136,6 +131,3 @@ impl OverlayStrategy {
         Ok((home, spec, places))
     }
 }
-
-#[allow(dead_code)]
-fn _lock_is_needed(_: &MountLock) {}

@@ -9,6 +9,7 @@ mod making;
 mod mounts;
 mod neighbours;
 mod notices;
+mod sweeper;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,17 +22,21 @@ use sandboxer_core::model::{
 use sandboxer_core::registry::{StrategyContext, StrategyEntry, StrategyOptions};
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::commit::CommitFiles;
+use sandboxer_fs::overlay::refresh::refresh;
 use sandboxer_fs::overlay::space::{OverlaySpace, OverlaySpec};
 use sandboxer_fs::overlay::stack::Places;
 use sandboxer_fs::space::{Means, Space};
 use sandboxer_keeper::Unmounted;
+use serde_json::json;
 
 use crate::copies::{self, CopyStrategy, Mode, home_of};
 use crate::copy_on_write;
 use crate::options::FileOptions;
 use crate::phases::Phases;
+pub use making::probe;
 use mounts::Mounts;
 pub use neighbours::{Watchers, remove_workspace};
+pub use sweeper::sweep_if_asked;
 
 /// The name it is registered under.
 pub const NAME: &str = "overlay";
@@ -52,7 +57,7 @@ pub fn entry() -> StrategyEntry {
 
 /// What it can do: all that copies can.
 fn capabilities() -> Capabilities {
-    Capabilities { looks_through: true, ..copies::capabilities() }
+    Capabilities { looks_through: true, refreshes: true, ..copies::capabilities() }
 }
 
 /// The strategy.
@@ -135,6 +140,16 @@ impl OverlayStrategy {
         self.mounts.keepers()?.end(id)
     }
 
+    /// Moves a workspace onto what the original is now; the answer says in `refreshed` what came of it.
+    fn refresh(&self, plan: &PlanId, resource: &Resource, home: &Path) -> Result<SandboxRef> {
+        let space = self.open_at(home)?;
+        let _lock = space.lock()?;
+        let done = refresh(&space)?;
+        let merged: Vec<String> = done.merged.iter().map(ToString::to_string).collect();
+        let told = json!({"merged": merged, "updated": done.updated, "conflicts": done.conflicts});
+        Ok(self.reference(plan, resource, home, space.spec()).with("refreshed", told))
+    }
+
     fn clean_up_part(&self, sandbox: &SandboxRef, part: &Part) -> Result<()> {
         let home = home_of(sandbox)?;
         if !home.exists() {
@@ -177,6 +192,9 @@ impl SandboxStrategy for OverlayStrategy {
             }
             let space = self.open_at(Path::new(parked))?;
             return Ok(self.reference(plan_id, resource, Path::new(parked), space.spec()));
+        }
+        if let Some(home) = resource.properties.get("refresh").and_then(|v| v.as_str()) {
+            return self.refresh(plan_id, resource, Path::new(home));
         }
         self.make(plan_id, resource)
     }
@@ -247,6 +265,7 @@ impl SandboxStrategy for OverlayStrategy {
             self.release(&home, &spec)?;
         }
         drop(self.phases.let_go(&home));
+        sweeper::finish(&Places::new(&home))?;
         sandboxer_fs::remove_tree(&home)
     }
 }

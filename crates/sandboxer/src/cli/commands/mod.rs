@@ -17,6 +17,7 @@ mod man;
 mod parked;
 mod path;
 mod read;
+mod refresh;
 mod restore;
 mod rollback;
 mod run;
@@ -50,6 +51,7 @@ pub enum Command {
     Diff(diff::Args),
     Commit(commit::Args),
     Undo(undo::Args),
+    Refresh(refresh::Args),
     Rollback(rollback::Args),
     Checkpoint(checkpoint::Args),
     Checkpoints(checkpoints::Args),
@@ -93,6 +95,7 @@ impl Command {
             Self::Diff(args) => diff::run(app, args),
             Self::Commit(args) => commit::run(app, args),
             Self::Undo(args) => undo::run(app, args),
+            Self::Refresh(args) => refresh::run(app, args),
             Self::Rollback(args) => rollback::run(app, args),
             Self::Checkpoint(args) => checkpoint::run(app, args),
             Self::Checkpoints(args) => checkpoints::run(app, args),
@@ -123,6 +126,7 @@ impl Command {
             Self::Write(args) => Some(&args.target.id),
             Self::Diff(args) => Some(&args.id),
             Self::Commit(args) => Some(&args.target.id),
+            Self::Refresh(args) => Some(&args.target.id),
             Self::Rollback(args) => Some(&args.target.id),
             Self::Checkpoint(args) => Some(&args.target.id),
             Self::Checkpoints(args) => Some(&args.target.id),

@@ -1,0 +1,109 @@
+//! Moving an overlay onto what the original is now.
+//!
+//! What only the sandbox changed stays; what only the original changed is shown; what both changed is merged, or stays a conflict. It all happens
+//! through the mount, so that whatever works in the sandbox goes on. Each step leaves a sandbox that is right by itself: only the last
+//! one moves the instant.
+
+use std::collections::BTreeSet;
+
+use sandboxer_core::Result;
+use sandboxer_core::model::{CommitRequest, Conflict, OnConflict, RelPath};
+
+use super::base::OverlayBase;
+use super::instant::Instant;
+use super::layer::Layer;
+use super::records::Recorded;
+use super::space::{OverlaySpace, OverlaySpec};
+use crate::base::Base;
+use crate::commit::{Prepare, Rebased, rebase};
+use crate::copy::Transfer;
+use crate::manifest::Edits;
+use crate::restore::restore;
+use crate::rollback::FromOriginal;
+use crate::space::Space;
+
+/// What a refresh did.
+#[derive(Debug, Default)]
+pub struct Refreshed {
+    /// Files that have the changes of both sides now.
+    pub merged: Vec<RelPath>,
+    /// How many entries were brought up to date, beside all those that are simply seen through.
+    pub updated: u64,
+    /// What is still in conflict.
+    pub conflicts: Vec<Conflict>,
+}
+
+/// Moves `space` onto the original's present state.
+pub fn refresh(space: &OverlaySpace) -> Result<Refreshed> {
+    let pair = space.pair();
+    let instant = Instant::take(&pair.original, &pair.home)?;
+    let rebased = merge(space)?;
+    let base = space.overlay_base()?;
+    base.rewrite(rebased.bases.iter().cloned().collect())?;
+    let kept: BTreeSet<RelPath> = rebased.bases.iter().map(|(path, _)| path.clone()).collect();
+    let updated = bring_up_to_date(space, &instant, &rebased.differing)?;
+    OverlaySpec { instant, ..space.spec().clone() }.store(&pair.home)?;
+    forget_preserved(space, &kept)?;
+    Ok(Refreshed { merged: rebased.merged, updated, conflicts: rebased.conflicts })
+}
+
+fn merge(space: &OverlaySpace) -> Result<Rebased> {
+    let (pair, base) = (space.pair(), space.base()?);
+    let request = CommitRequest { on_conflict: OnConflict::Merge, ..CommitRequest::default() };
+    pair.with_workshop(|workshop| {
+        rebase(&Prepare {
+            comparison: pair.comparison(base.as_ref()),
+            files: &pair.files(),
+            request: &request,
+            operation: None,
+            pack: None,
+            workshop,
+        })
+    })
+}
+
+/// What the overlay holds of the original without having changed it is of another time: it becomes what the original has.
+fn bring_up_to_date(space: &OverlaySpace, instant: &Instant, differing: &BTreeSet<RelPath>) -> Result<u64> {
+    let (pair, before) = (space.pair(), space.overlay_base()?);
+    let mut layers = before.layers;
+    layers.push(Layer::open(&space.places().preserve(), space.spec().marks)?);
+    let present = OverlayBase {
+        original: &pair.original,
+        instant,
+        records: before.records,
+        recorded: Recorded::new(),
+        layers,
+        preserve: before.preserve,
+    };
+    let comparison = pair.comparison(&present);
+    let stale: Vec<RelPath> = present
+        .scan(&comparison)?
+        .candidates
+        .into_iter()
+        .map(|candidate| candidate.path)
+        .filter(|path| !differing.iter().any(|ours| path.is_within(ours) || ours.is_within(path)))
+        .collect();
+    if stale.is_empty() {
+        return Ok(0);
+    }
+    let mut source =
+        FromOriginal { original: &pair.original, transfer: Transfer::Prefer, buffer: Vec::new() };
+    let mut restored = pair.with_workshop(|shop| restore(&comparison, &stale, &mut source, shop))?;
+    let mut edits: Edits =
+        stale.iter().map(|path| Ok((path.clone(), present.find(path)?))).collect::<Result<_>>()?;
+    edits.append(&mut restored.edits);
+    present.rewrite(edits)?;
+    Ok(restored.count)
+}
+
+/// Only what is in conflict still needs its old base.
+fn forget_preserved(space: &OverlaySpace, kept: &BTreeSet<RelPath>) -> Result<()> {
+    let preserve = Layer::open(&space.places().preserve(), space.spec().marks)?;
+    let cancel = &space.pair().means.cancel;
+    for path in super::touched::touched(&[&preserve], 1, cancel)?.paths.into_keys().rev() {
+        if !kept.iter().any(|kept| kept.is_within(&path)) {
+            crate::remove_below(&preserve.root, &path)?;
+        }
+    }
+    Ok(())
+}
