@@ -98,7 +98,7 @@ fn unnamed_in(dir: &Path) -> rustix::io::Result<std::os::fd::OwnedFd> {
 
 /// A stamp that nothing done before has, and everything done from now on has or exceeds.
 fn next_stamp(probe: &std::os::fd::OwnedFd) -> rustix::io::Result<i64> {
-    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW.into() };
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     let touch = || -> rustix::io::Result<i64> {
         fs::futimens(probe, &Timestamps { last_access: now, last_modification: now })?;
         // Being looked at is what makes the kernel tell the next touch from this one.

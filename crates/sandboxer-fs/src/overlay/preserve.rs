@@ -14,7 +14,7 @@ use sandboxer_core::model::{NodeType, RelPath};
 use sandboxer_core::{Error, Result};
 
 use super::base::OverlayBase;
-use super::layer::Layer;
+use super::layer::{Layer, Meaning};
 use super::records::{Records, Says, says};
 use super::space::OverlaySpec;
 use super::stack::{Places, Stack};
@@ -23,8 +23,9 @@ use crate::base::Base;
 use crate::clone::{dress_dir, make_link};
 use crate::commit::{Journal, Step};
 use crate::copy::{Meta, Transfer, copy_file};
-use crate::filter::Filter;
+use crate::filter::{Filter, RESERVED};
 use crate::hash::ContentHash;
+use crate::list;
 use crate::manifest::Edits;
 use crate::root::{Dir, Root};
 use crate::stamp::Stamp;
@@ -40,34 +41,33 @@ pub struct Watcher {
     pub merged: Option<PathBuf>,
 }
 
-/// What a journal does, in one workspace's own paths.
+/// What a journal touches, in one workspace's own paths.
 struct Changes {
-    /// Entries that are replaced, removed or changed.
-    old: BTreeSet<RelPath>,
-    /// Entries that come where nothing was; of a new directory, only the directory.
-    new: BTreeSet<RelPath>,
+    /// Everything.
+    paths: BTreeSet<RelPath>,
+    /// Directories that go, for good or for something else.
+    leaving: BTreeSet<RelPath>,
 }
 
 impl Changes {
     fn of(journal: &Journal, original: &Path, watched: &Path, filter: &Filter) -> Self {
-        let (mut old, mut all_new) = (BTreeSet::new(), BTreeSet::new());
+        let mut changes = Self { paths: BTreeSet::new(), leaving: BTreeSet::new() };
         for step in &journal.steps {
             let Some(path) = seen_from(watched, &original.join(step.path().as_path())) else { continue };
-            let (is_dir, is_new) = match step {
-                Step::Place { old, new, .. } => (new.is_dir(), old.is_none()),
-                Step::Delete { old, .. } | Step::Dress { old, .. } => (old.is_dir(), false),
+            let (is_dir, goes) = match step {
+                Step::Place { old, new, .. } => (new.is_dir(), old.is_some_and(|old| old.is_dir())),
+                Step::Delete { old, .. } => (old.is_dir(), old.is_dir()),
+                Step::Dress { old, .. } => (old.is_dir(), false),
             };
-            if filter.passes_all(&path, is_dir) {
-                if is_new {
-                    all_new.insert(path)
-                } else {
-                    old.insert(path)
-                };
+            if !filter.passes_all(&path, is_dir) {
+                continue;
             }
+            if goes {
+                changes.leaving.insert(path.clone());
+            }
+            changes.paths.insert(path);
         }
-        let is_topmost = |path: &RelPath| !path.parent().is_some_and(|parent| all_new.contains(&parent));
-        let new = all_new.iter().filter(|path| is_topmost(path) && !old.contains(*path)).cloned().collect();
-        Self { old, new }
+        changes
     }
 }
 
@@ -86,7 +86,7 @@ impl Watcher {
     pub fn keep_old(&self, original: &Root, journal: &Journal) -> Result<()> {
         let filter = Filter::new(&self.spec.patterns)?;
         let changes = Changes::of(journal, original.path(), &self.spec.original, &filter);
-        if changes.old.is_empty() && changes.new.is_empty() {
+        if changes.paths.is_empty() {
             return Ok(());
         }
         let watched = Root::open(&self.spec.original)?;
@@ -95,15 +95,15 @@ impl Watcher {
         let from = View { layers: vec![&preserve], bottom: &watched };
         let shelf = Shelf { from, to: Root::open(self.places().preserve())? };
         let mut edits = Edits::new();
-        for path in &changes.old {
-            keep(&base, &shelf, path, &mut edits)?;
-        }
-        for path in &changes.new {
-            hide_before(&base, &shelf, path, &mut edits)?;
+        for path in &changes.paths {
+            match watched.stamp(path)? {
+                Some(_) => keep(&base, &shelf, path, &mut edits)?,
+                None => hide_before(&base, &shelf, path, &mut edits)?,
+            }
         }
         base.rewrite(edits)?;
         match &self.merged {
-            Some(merged) => copy_up(&base, &Root::open(merged)?, &changes.old),
+            Some(merged) => take_over(&base, &Root::open(merged)?, &changes),
             None => Ok(()),
         }
     }
@@ -115,7 +115,7 @@ impl Watcher {
         let changes = Changes::of(journal, original.path(), &self.spec.original, &filter);
         let (merged, watched) = (Root::open(merged)?, Root::open(&self.spec.original)?);
         let base = self.base(&watched)?;
-        for path in changes.new.iter().filter(|path| !in_layers(&base, path)) {
+        for path in changes.paths.iter().filter(|path| !in_layers(&base, path)) {
             let Says::Here(None) = says(&base.recorded, path) else { continue };
             if watched.stamp(path)?.is_some() {
                 hide(&merged, path)?;
@@ -258,18 +258,17 @@ impl Shelf<'_> {
 pub(super) fn keep_for_checkpoints(spec: &OverlaySpec, places: &Places, journal: &Journal) -> Result<()> {
     let mut stack = Stack::load(places)?;
     let changes = Changes::of(journal, &spec.original, &spec.original, &Filter::all());
-    if stack.checkpoints.is_empty() || (changes.old.is_empty() && changes.new.is_empty()) {
+    if stack.checkpoints.is_empty() || changes.paths.is_empty() {
         return Ok(());
     }
     let (id, layer) = stack.new_layer(places)?;
     let (preserve, original) = (Layer::open(&places.preserve(), spec.marks)?, Root::open(&spec.original)?);
     let from = View { layers: vec![&preserve], bottom: &original };
     let shelf = Shelf { from, to: Root::open(&layer)? };
-    for path in &changes.old {
-        shelf.put(path)?;
-    }
-    for path in &changes.new {
-        shelf.white_out(path)?;
+    for path in &changes.paths {
+        if shelf.put(path)?.is_none() {
+            shelf.white_out(path)?;
+        }
     }
     stack.put_below_checkpoints(id, places)
 }
@@ -292,15 +291,44 @@ pub(super) fn forget_preserved(places: &Places, journal: &Journal) -> Result<()>
     Ok(())
 }
 
-/// Has the mount copy up what it still takes from the original.
-fn copy_up(base: &OverlayBase<'_>, merged: &Root, paths: &BTreeSet<RelPath>) -> Result<()> {
-    for path in paths.iter().filter(|path| !in_layers(base, path)) {
+/// Has the mount take for its own what it still has from the original.
+fn take_over(base: &OverlayBase<'_>, merged: &Root, changes: &Changes) -> Result<()> {
+    for path in changes.paths.iter().filter(|path| !in_layers(base, path)) {
         let Some(parent) = merged.find_parent(path)? else { continue };
         let Some(stamp) = parent.stamp(path.name())? else { continue };
         touch(&parent, path.name(), &stamp)
             .map_err(|e| Error::io("keep for another sandbox", merged.shown(path), e))?;
     }
-    Ok(())
+    // What they hold comes first.
+    changes.leaving.iter().rev().try_for_each(|path| detach(base, merged, path))
+}
+
+/// Makes a directory the mount's own. One that is merged with a directory which is then removed could not be listed any more, so
+/// everything in it moves to a new one that takes its place.
+fn detach(base: &OverlayBase<'_>, merged: &Root, path: &RelPath) -> Result<()> {
+    let (Some(parent), Ok(dir)) = (merged.find_parent(path)?, merged.open_dir(path)) else { return Ok(()) };
+    if base.original.open_dir(path).is_err() || is_opaque(base, path)? {
+        return Ok(());
+    }
+    let name = RelPath::single(&[RESERVED, b"taking-over"].concat())?;
+    crate::remove_below(merged, &name)?;
+    let own = merged.create_dirs(&name, 0o700)?;
+    let failed = |e| Error::io("keep for another sandbox", merged.shown(path), e);
+    let attributes = xattrs::read(&dir).map_err(failed)?;
+    let meta = Meta::of(&dir.stamp_self()?, attributes);
+    for listed in list::names_and_types(&dir)? {
+        fs::renameat(&dir, &listed.name, &own, &listed.name).map_err(failed)?;
+    }
+    parent.remove(path.name(), true)?;
+    fs::renameat(merged, name.name(), &parent, path.name()).map_err(failed)?;
+    dress_dir(&own, &meta).map(drop)
+}
+
+fn is_opaque(base: &OverlayBase<'_>, path: &RelPath) -> Result<bool> {
+    let Some(upper) = base.layers.first() else { return Ok(false) };
+    let Some(parent) = upper.root.find_parent(path)? else { return Ok(false) };
+    let Some(stamp) = parent.stamp(path.name())? else { return Ok(false) };
+    Ok(upper.meaning(&parent, path.name(), &stamp)? == Meaning::Directory { opaque: true })
 }
 
 /// Changes nothing, in a way that makes the kernel copy the entry up.

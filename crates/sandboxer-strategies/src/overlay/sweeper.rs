@@ -21,7 +21,7 @@ pub fn start(program: Option<&Path>, places: &Places) {
         sweeper.arg0(NAME).args(&leavings).env_clear().current_dir("/").process_group(0);
         sweeper.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()
     });
-    if !started.is_some_and(|started| started.is_ok()) {
+    if started.is_none_or(|started| started.is_err()) {
         let _ = finish(places);
     }
 }
