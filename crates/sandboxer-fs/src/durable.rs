@@ -39,6 +39,13 @@ pub fn write(path: &Path, content: &[u8]) -> Result<()> {
     publish(&file, path)
 }
 
+/// Writes `content` to `path` at once, and leaves it to the system when it is on disk: for what means nothing after a power cut.
+pub fn write_lazily(path: &Path, content: &[u8]) -> Result<()> {
+    let mut file = create_temporary(path)?;
+    file.write_all(content).map_err(|e| Error::io("write", path, e))?;
+    std::fs::rename(temporary(path), path).map_err(|e| Error::io("rename into place", path, e))
+}
+
 /// Flushes a directory.
 pub fn sync_dir(path: &Path) -> Result<()> {
     let dir = File::open(path).map_err(|e| Error::io("open directory", path, e))?;

@@ -36,7 +36,8 @@ impl NewWorkspace {
         lock::try_exclusive(&lock);
         let new = Self { path, _lock: lock, kept: false };
         let owner = serde_json::json!({ "plan_id": plan, "resource_id": resource.id, "home": home });
-        durable::write(&new.path.join("owner.json"), owner.to_string().as_bytes())?;
+        // It tells whose the directory is until the store knows; after a power cut, one that says nothing is an orphan too.
+        durable::write_lazily(&new.path.join("owner.json"), owner.to_string().as_bytes())?;
         Ok(new)
     }
 

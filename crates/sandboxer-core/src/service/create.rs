@@ -1,8 +1,8 @@
 //! Get or create a sandbox.
 //!
 //! Written first, made second: the row `provisioning` is durable before the first directory is made, the sandbox's lock
-//! is held until everything is, and each workspace is remembered as soon as its strategy has made it. So a killed
-//! create is a row whose lock is free, and recovery knows what to remove. A failed one is undone here, in reverse.
+//! is held until everything is, and each workspace is remembered as soon as its strategy has made it, or found by what it says of
+//! itself. So a killed create is a row whose lock is free, and recovery knows what to remove. A failed one is undone here, in reverse.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -205,7 +205,10 @@ impl SandboxManager {
             self.make_workspace(sandbox, &mut workspace).map_err(in_workspace(sandbox, &workspace))?;
             sandbox.workspaces[position] = workspace;
             let made = &sandbox.workspaces[position];
-            self.store.set_ref(&sandbox.id, position, &made.sandbox_ref, &made.reason)?;
+            // The last one is remembered when the sandbox is published; until then it is what a killed create left.
+            if position + 1 < sandbox.workspaces.len() {
+                self.store.set_ref(&sandbox.id, position, &made.sandbox_ref, &made.reason)?;
+            }
         }
         Ok(())
     }
@@ -240,7 +243,7 @@ impl SandboxManager {
             summary: created_message(sandbox),
             details: create_details(sandbox),
         };
-        self.store.publish(&sandbox.id, &end)
+        self.store.publish(sandbox, &end)
     }
 
     /// Removes what was made, last first. Where that fails too, the row stays `provisioning`, and the next command's

@@ -184,11 +184,7 @@ impl Store {
         sandbox_ref: &SandboxRef,
         reason: &str,
     ) -> Result<()> {
-        self.write("remember a workspace", |t| {
-            let sql = "UPDATE workspaces SET ref = ?3, reason = ?4 WHERE sandbox_id = ?1 AND position = ?2";
-            let values = params![id.as_str(), position as i64, to_json(sandbox_ref)?, reason];
-            t.prepare_cached(sql)?.execute(values).map(drop)
-        })
+        self.write("remember a workspace", |t| set_ref(t, id, position, sandbox_ref, reason))
     }
 
     /// Moves a sandbox to another state of its life.
@@ -213,9 +209,12 @@ impl Store {
     }
 
     /// A sandbox that was made is ready, and the operation that made it done, in one.
-    pub fn publish(&self, id: &SandboxId, end: &OperationEnd) -> Result<()> {
+    pub fn publish(&self, sandbox: &Sandbox, end: &OperationEnd) -> Result<()> {
         self.write("publish a sandbox", |t| {
-            set_state(t, id, SandboxState::Ready)?;
+            for (position, made) in sandbox.workspaces.iter().enumerate() {
+                set_ref(t, &sandbox.id, position, &made.sandbox_ref, &made.reason)?;
+            }
+            set_state(t, &sandbox.id, SandboxState::Ready)?;
             operations::end(t, end)
         })
     }
@@ -232,6 +231,18 @@ impl Store {
                 .map(drop)
         })
     }
+}
+
+fn set_ref(
+    connection: &Connection,
+    id: &SandboxId,
+    position: usize,
+    sandbox_ref: &SandboxRef,
+    reason: &str,
+) -> rusqlite::Result<()> {
+    let sql = "UPDATE workspaces SET ref = ?3, reason = ?4 WHERE sandbox_id = ?1 AND position = ?2";
+    let values = params![id.as_str(), position as i64, to_json(sandbox_ref)?, reason];
+    connection.prepare_cached(sql)?.execute(values).map(drop)
 }
 
 fn live_of_plan(connection: &Connection, plan: &PlanId) -> rusqlite::Result<Vec<Sandbox>> {

@@ -48,6 +48,11 @@ impl Mounts {
         Self { keepers: program.map(|program| Keepers::new(&home.join("keepers"), program)) }
     }
 
+    /// For the state directory `home`, to find and end keepers, and never to start one.
+    pub fn finding(home: &Path) -> Self {
+        Self { keepers: Some(Keepers::new(&home.join("keepers"), Path::new("/nonexistent"))) }
+    }
+
     /// The keepers of the state directory, if any can be started.
     pub fn keepers(&self) -> Result<&Keepers> {
         self.keepers.as_ref().ok_or_else(|| {

@@ -67,14 +67,20 @@ pub fn workspaces(home: &Path) -> Vec<PathBuf> {
 
 /// Removes what is left of a workspace or any other tree of the state directory: an overlay is unmounted first.
 pub fn remove_workspace(path: &Path) -> Result<()> {
-    if let Ok(Some(spec)) = OverlaySpec::load(path)
-        && spec.keeper.is_none()
-    {
+    if let Ok(Some(spec)) = OverlaySpec::load(path) {
         let lock = Mounts::lock(path)?;
-        let mounts = Mounts::new(path, None);
+        let mounts =
+            keepers_home(path).map_or_else(|| Mounts::new(path, None), |home| Mounts::finding(&home));
         if mounts.unmount(path, &spec, &lock)? == Unmounted::Busy {
             return Err(super::busy(path, &[]));
         }
     }
     sandboxer_fs::remove_tree(path)
+}
+
+/// The state directory that a workspace belongs to, as it says itself.
+fn keepers_home(workspace: &Path) -> Option<PathBuf> {
+    let owner: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(workspace.join("owner.json")).ok()?).ok()?;
+    owner.get("home").and_then(|home| home.as_str()).map(PathBuf::from)
 }
