@@ -68,6 +68,7 @@ fn file_options(settings: &Settings) -> StrategyOptions {
         ("include".to_owned(), json!(settings.include)),
         ("exclude".to_owned(), json!(settings.exclude)),
         ("lock_wait_ms".to_owned(), json!(settings.lock_wait.as_millis() as u64)),
+        ("durability".to_owned(), json!(settings.durability.as_str())),
     ]);
     options.extend(settings.threads.map(|threads| ("threads".to_owned(), json!(threads))));
     options.extend(settings.keep_base.map(|bytes| ("keep_base".to_owned(), json!(bytes))));
@@ -130,6 +131,7 @@ mod tests {
         let registry = registry(&settings).unwrap();
         let options = &registry.get("filesystem_copy").unwrap().options;
         assert_eq!(options["threads"], 3);
+        assert_eq!(options["durability"], "volatile");
         assert_eq!(options["exclude"][0], "target");
     }
 

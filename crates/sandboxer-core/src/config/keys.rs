@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::duration::{parse_duration, parse_ttl};
-use super::settings::{CustomStrategy, MinFree, Settings};
+use super::settings::{CustomStrategy, Durability, MinFree, Settings};
 use super::size::parse_size;
 use super::yaml::nearest_word;
 use crate::{Error, Result, resolve};
@@ -36,6 +36,7 @@ pub const KEYS: &[Key] = &[
     key("copy.include", Some("SANDBOXER_INCLUDE"), false),
     key("copy.keep_base", Some("SANDBOXER_KEEP_BASE"), false),
     key("copy.threads", Some("SANDBOXER_THREADS"), false),
+    key("overlay.durability", Some("SANDBOXER_OVERLAY_DURABILITY"), true),
     key("project", Some("SANDBOXER_PROJECT"), false),
     key("sandbox.custom_strategies", None, false),
     key("sandbox.default_ttl", Some("SANDBOXER_DEFAULT_TTL"), true),
@@ -67,6 +68,7 @@ pub(super) enum Setting {
     KeepBase(u64),
     MaxSize(u64),
     MinFree(MinFree),
+    Durability(Durability),
     ActorType(String),
     Project(String),
 }
@@ -87,6 +89,7 @@ impl Setting {
             Self::KeepBase(_) => "copy.keep_base",
             Self::MaxSize(_) => "state.max_size",
             Self::MinFree(_) => "state.min_free",
+            Self::Durability(_) => "overlay.durability",
             Self::ActorType(_) => "actor_type",
             Self::Project(_) => "project",
         }
@@ -106,6 +109,7 @@ impl Setting {
             "copy.keep_base" => Self::KeepBase(parse_size(text)?),
             "state.max_size" => Self::MaxSize(parse_size(text)?),
             "state.min_free" => Self::MinFree(MinFree::parse(text)?),
+            "overlay.durability" => Self::Durability(durability(text)?),
             "actor_type" => Self::ActorType(actor_type(text)?),
             "project" => Self::Project(word(text)?),
             "sandbox.custom_strategies" => {
@@ -140,6 +144,7 @@ impl Setting {
             Self::KeepBase(bytes) => settings.keep_base = Some(bytes),
             Self::MaxSize(bytes) => settings.max_size = bytes,
             Self::MinFree(floor) => settings.min_free = floor,
+            Self::Durability(durability) => settings.durability = durability,
             Self::ActorType(actor_type) => settings.actor_type = Some(actor_type),
             Self::Project(project) => settings.project = Some(project),
         }
@@ -211,6 +216,14 @@ pub(super) fn actor_type(text: &str) -> Result<String> {
     Err(Error::Usage { message: format!("{text:?} is not an actor type"), hint })
 }
 
+fn durability(text: &str) -> Result<Durability> {
+    let all = [Durability::Volatile, Durability::Strict];
+    all.into_iter().find(|known| known.as_str() == text).ok_or_else(|| Error::Usage {
+        message: format!("{text:?} is not a durability"),
+        hint: nearest_word(text, &all.map(Durability::as_str)),
+    })
+}
+
 fn unknown_key(name: &str) -> Error {
     let names: Vec<String> = KEYS.iter().map(|key| key.name.to_owned()).collect();
     let hint = resolve::nearest(name, names.iter()).first().map(|near| format!("did you mean {near:?}?"));
@@ -243,6 +256,7 @@ mod tests {
             ("copy.keep_base", "10MiB"),
             ("state.max_size", "5 GB"),
             ("state.min_free", "3%"),
+            ("overlay.durability", "strict"),
             ("actor_type", "agt"),
             ("project", "shop"),
         ];
@@ -280,6 +294,8 @@ mod tests {
             ("state.max_size", "lots"),
             ("state.min_free", "101%"),
             ("state.min_free", "%"),
+            ("overlay.durability", ""),
+            ("overlay.durability", "Strict"),
             ("sandbox.custom_strategies", "x"),
         ];
         for (key, text) in bad {
@@ -287,6 +303,9 @@ mod tests {
         }
         assert!(word(&"x".repeat(201)).is_err());
         assert_eq!(complaint("actor_type", "agent").1.as_deref(), Some("valid here: adm, agt, atm"));
+        let (message, hint) = complaint("overlay.durability", "stric");
+        assert_eq!(message, "\"stric\" is not a durability");
+        assert_eq!(hint.as_deref(), Some("did you mean \"strict\"?"));
         assert_eq!(complaint("actor_type", "adn").1.as_deref(), Some("did you mean \"adm\"?"));
     }
 

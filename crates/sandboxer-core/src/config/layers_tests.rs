@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::config::Durability;
 use jiff::SignedDuration;
 use std::time::Duration;
 
@@ -96,12 +97,17 @@ fn a_wrong_file_is_named_with_its_line() {
 #[test]
 fn an_untrusted_project_may_tighten() {
     let user = "sandbox: {default_ttl: 2h}\ncopy: {exclude: [.env]}\n";
-    let project = "sandbox: {strategy: filesystem_copy, default_ttl: 1h}\ncopy: {exclude: [target]}\n";
+    let project = "\
+sandbox: {strategy: filesystem_copy, default_ttl: 1h}
+copy: {exclude: [target]}
+overlay: {durability: strict}
+";
     let place = place(user, project);
     let settings = place.load().unwrap();
     assert_eq!(settings.sandbox_strategy.as_deref(), Some("filesystem_copy"));
     assert_eq!(settings.default_ttl, Some(SignedDuration::from_hours(1)));
     assert_eq!(settings.exclude, [".env", "target"]);
+    assert_eq!(settings.durability, Durability::Strict);
     assert_eq!(settings.untrusted_strategy, place.layers.project_file);
     assert!(settings.origin("sandbox.strategy").starts_with("untrusted project file /"));
 }
@@ -118,6 +124,7 @@ fn an_untrusted_project_may_do_nothing_else() {
         ("state: {lock_wait: 9d}\n", "state.lock_wait"),
         ("copy: {include: [\"**\"]}\n", "copy.include"),
         ("copy: {threads: 256}\n", "copy.threads"),
+        ("overlay: {durability: volatile}\n", "overlay.durability"),
         ("actor_type: adm\n", "actor_type"),
         ("project: theirs\n", "project"),
     ];

@@ -22,8 +22,7 @@ pub use custom::register_custom_strategies;
 pub use duration::{parse_duration, parse_ttl};
 pub use keys::{KEYS, Key};
 pub use layers::{Layers, PROJECT_FILE, find_project_file, load};
-pub use settings::MinFree;
-pub use settings::{CustomStrategy, Settings};
+pub use settings::{CustomStrategy, Durability, MinFree, Settings};
 pub use size::parse_size;
 pub use trust::{TrustStore, TrustedProject};
 

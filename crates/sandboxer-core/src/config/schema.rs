@@ -24,6 +24,7 @@ struct Document {
     sandbox: Option<SandboxSection>,
     state: Option<StateSection>,
     copy: Option<CopySection>,
+    overlay: Option<OverlaySection>,
     commit: Option<CommitSection>,
     actor_type: Option<Spanned<String>>,
     project: Option<Spanned<String>>,
@@ -57,6 +58,12 @@ struct CopySection {
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+struct OverlaySection {
+    durability: Option<Spanned<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 struct CommitSection {
     policy: Option<Spanned<String>>,
 }
@@ -85,6 +92,7 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<Vec<Entry>> {
     entries.add("copy.threads", copy.threads, |count| Ok(Setting::Threads(keys::threads(count)?)))?;
     entries.text("commit.policy", document.commit.unwrap_or_default().policy)?;
     entries.text("copy.keep_base", copy.keep_base)?;
+    entries.text("overlay.durability", document.overlay.unwrap_or_default().durability)?;
     entries.text("actor_type", document.actor_type)?;
     entries.text("project", document.project)?;
     Ok(entries.found)
@@ -190,6 +198,8 @@ copy:
   exclude:
     - target
   threads: 4
+overlay:
+  durability: strict
 commit:
   policy: /etc/policy.yaml
 actor_type: agt
@@ -254,6 +264,7 @@ project: shop
             ),
             ("copy:\n\n  threads: 0\n", 3, "copy.threads: \"0\" is not a number of threads from 1 to 256"),
             ("state:\n  scratch: here\n", 2, "state.scratch: \"here\" is not an absolute path"),
+            ("overlay:\n  durability: none\n", 2, "overlay.durability: \"none\" is not a durability"),
             ("sandbox:\n  stratgy: none\n", 2, "unknown key \"stratgy\""),
         ];
         for (text, line, message) in table {

@@ -55,6 +55,26 @@ impl std::fmt::Display for MinFree {
     }
 }
 
+/// What an overlay does about a machine that may go down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing is flushed on the sandbox's behalf: what was written last may be incomplete then.
+    #[default]
+    Volatile,
+    /// What programs flush is flushed, as in any directory.
+    Strict,
+}
+
+impl Durability {
+    /// The word for it, in files and as the strategies' option.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Volatile => "volatile",
+            Self::Strict => "strict",
+        }
+    }
+}
+
 /// What `module:` starts with where a built-in strategy is registered again.
 const BUILTIN: &str = "builtin:";
 
@@ -102,6 +122,8 @@ pub struct Settings {
     pub max_size: u64,
     /// `state.min_free`: how much of the filesystem they leave free.
     pub min_free: MinFree,
+    /// `overlay.durability`: what an overlay does about a machine that may go down.
+    pub durability: Durability,
     /// `state.scratch`: where workspaces are kept, instead of the choice by filesystem.
     pub scratch: Option<PathBuf>,
     /// `commit.policy`: policy files that every commit is held to.
@@ -130,6 +152,7 @@ impl Default for Settings {
             keep_base: None,
             max_size: DEFAULT_MAX_SIZE,
             min_free: MinFree::Percent(1),
+            durability: Durability::default(),
             scratch: None,
             policies: Vec::new(),
             actor_type: None,
@@ -156,6 +179,7 @@ mod tests {
     fn defaults_wait_and_say_that_they_are_defaults() {
         let settings = Settings::default();
         assert_eq!(settings.lock_wait, Duration::from_secs(10));
+        assert_eq!(settings.durability.as_str(), "volatile");
         assert_eq!(settings.origins.len(), KEYS.len());
         assert_eq!(settings.origin("copy.exclude"), "default");
         assert_eq!(settings.origin("no.such.key"), "default");

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::keys::{KEYS, Setting};
 use super::schema::Entry;
-use super::settings::Settings;
+use super::settings::{Durability, Settings};
 use crate::{Error, Result};
 
 /// The strategy that isolates nothing.
@@ -21,6 +21,9 @@ pub(super) fn check(entry: &Entry, so_far: &Settings, file: &Path) -> Result<()>
         }
         Setting::DefaultTtl(ttl) if so_far.default_ttl.is_some_and(|own| *ttl > own) => {
             Some("is longer than your own".to_owned())
+        }
+        Setting::Durability(Durability::Volatile) => {
+            Some("lets a sandbox lose what was written last when the machine goes down".to_owned())
         }
         _ => None,
     };
