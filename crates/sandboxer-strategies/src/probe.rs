@@ -4,33 +4,40 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use crate::{copy_on_write, filesystem_copy, none};
+use crate::{copy_on_write, filesystem_copy, none, overlay};
 
 /// Whether a strategy works for resources at some place, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StrategyHealth {
     /// Which.
     pub strategy: String,
+    /// By which way, of a strategy that has several.
+    pub way: Option<&'static str>,
     /// Whether it does.
     pub healthy: bool,
     /// Why, in either case.
     pub reason: String,
 }
 
-/// Tries each built-in strategy's mechanism in the directory `at`.
-pub fn probe(at: &Path) -> Vec<StrategyHealth> {
+/// Tries each built-in strategy's mechanism in the directory `at`. Keepers of overlays are started from `program`. Nothing is
+/// left behind.
+pub fn probe(at: &Path, program: Option<&Path>) -> Vec<StrategyHealth> {
+    let overlays = overlay::probe(at, program).into_iter().map(|(way, tried)| StrategyHealth {
+        way: Some(way),
+        ..health(overlay::NAME, tried.map(|()| "an overlay could be mounted and worked in".to_owned()))
+    });
     let sharing = can_share(at).map_err(CannotShare::into_text);
-    let health =
-        |name: &str, healthy, reason: String| StrategyHealth { strategy: name.to_owned(), healthy, reason };
-    vec![
-        health(
-            copy_on_write::NAME,
-            sharing.is_ok(),
-            sharing.err().unwrap_or_else(|| format!("files in {} can share blocks", at.display())),
-        ),
-        health(filesystem_copy::NAME, true, "needs nothing special".to_owned()),
-        health(none::NAME, true, "needs nothing special, and isolates nothing".to_owned()),
-    ]
+    let copies = [
+        health(copy_on_write::NAME, sharing.map(|()| format!("files in {} can share blocks", at.display()))),
+        health(filesystem_copy::NAME, Ok("needs nothing special".to_owned())),
+        health(none::NAME, Ok("needs nothing special, and isolates nothing".to_owned())),
+    ];
+    overlays.chain(copies).collect()
+}
+
+fn health(strategy: &str, tried: Result<String, String>) -> StrategyHealth {
+    let (healthy, reason) = (tried.is_ok(), tried.unwrap_or_else(|reason| reason));
+    StrategyHealth { strategy: strategy.to_owned(), way: None, healthy, reason }
 }
 
 /// Why files in some directory cannot share blocks.
@@ -81,11 +88,16 @@ mod tests {
     #[test]
     fn every_built_in_is_probed_and_says_why() {
         let temp = tempfile::tempdir().unwrap();
-        let health = probe(&temp.path().join("new"));
-        assert_eq!(health.len(), 3);
+        let health = probe(&temp.path().join("new"), None);
+        let ways: Vec<_> = health.iter().map(|h| (h.strategy.as_str(), h.way)).collect();
+        let overlays = [("overlay", Some("on the host")), ("overlay", Some("in a user namespace"))];
+        let others = [("copy_on_write", None), ("filesystem_copy", None), ("none", None)];
+        assert_eq!(ways, [&overlays[..], &others].concat());
         assert!(health.iter().all(|h| !h.reason.is_empty()));
+        assert!(health[1].reason.contains("no program"), "{}", health[1].reason);
         assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
-        assert!(!probe(Path::new("/proc/nowhere"))[0].healthy);
+        let nowhere = probe(Path::new("/proc/nowhere"), None);
+        assert!(nowhere[..3].iter().all(|h| !h.healthy && h.reason.contains("cannot be written")));
     }
 
     #[test]
@@ -99,7 +111,7 @@ mod tests {
         }
         let unsupported = can_share(Path::new("/dev/shm")).unwrap_err();
         assert!(matches!(&unsupported, CannotShare::Unsupported(why) if why.contains("/dev/shm")));
-        let health = probe(Path::new("/dev/shm"));
-        assert_eq!((health[0].healthy, &health[0].reason), (false, &unsupported.into_text()));
+        let health = probe(Path::new("/dev/shm"), None);
+        assert_eq!((health[2].healthy, &health[2].reason), (false, &unsupported.into_text()));
     }
 }

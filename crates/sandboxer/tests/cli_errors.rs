@@ -171,8 +171,8 @@ fn an_unreadable_resource_is_named_and_nothing_is_left() {
     world.file("project/secret", "x");
     fs::set_permissions(world.path("project/secret"), fs::Permissions::from_mode(0o000)).unwrap();
     let ran = match is_root() {
-        false => world.run(&["create", "--json"]),
-        true => match as_nobody(&world, &["create", "--json"]) {
+        false => world.run(&["create", "-s", "filesystem_copy", "--json"]),
+        true => match as_nobody(&world, &["create", "-s", "filesystem_copy", "--json"]) {
             Some(ran) => ran,
             None => return sandboxer_testkit::skip("setpriv is not there to drop root's rights"),
         },

@@ -51,7 +51,7 @@ fn the_documents_of_a_day() {
 #[test]
 fn create_has_the_promised_fields() {
     let world = World::new();
-    let one = world.json(&["create", "--actor-type", "agt", "--project", "acme", "--exclude", "src"]);
+    let one = world.json(&["create", "--actor-type", "agt", "--project", "acme"]);
     for field in ["sandbox_id", "name", "plan_id", "state", "created", "message", "consumer", "workspaces"] {
         assert!(one.get(field).is_some(), "{field} is missing");
     }
@@ -61,6 +61,7 @@ fn create_has_the_promised_fields() {
         assert_eq!(one[field], workspace[field], "the top level does not repeat {field}");
     }
     assert!(workspace["reason"].is_string() && workspace["name"] == "project");
+    world.json(&["create", "-s", "filesystem_copy", "--exclude", "src"]);
     assert!(!world.inside("@last").join("src").exists(), "--exclude was not heard");
     let resource = &one["resource"];
     assert_eq!(keys(resource), ["id", "location", "type"]);

@@ -111,7 +111,16 @@ fn a_conflict_of_commit_is_three_and_keeps_the_sandbox() {
 #[test]
 fn json_comes_alone_on_stdout() {
     let world = World::new();
-    let ran = world.run(&["run", "--json", "--", "sh", "-c", "echo noise; echo new > new.txt; exit 4"]);
+    let ran = world.run(&[
+        "run",
+        "-s",
+        "filesystem_copy",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        "echo noise; echo new > new.txt; exit 4",
+    ]);
     assert_eq!((ran.code, ran.stderr.as_str()), (4, "noise\n"));
     let document: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((&document["outcome"], &document["exit_code"]), (&"kept".into(), &4.into()));
@@ -247,7 +256,9 @@ fn what_is_merged_is_committed_though_it_is_not_what_was_shown() {
     let original = world.path("project/hello.txt");
     let script =
         format!("echo mine >> hello.txt; printf 'first\\nhello\\nworld\\n' > '{}'", original.display());
-    let ran = world.run(&["run", "--commit", "--on-conflict", "merge", "--", "sh", "-c", &script]);
+    // A copy keeps its base; what an overlay showed of a file is gone once that was edited by hand.
+    let run = ["run", "-s", "copy_on_write", "--commit", "--on-conflict", "merge", "--", "sh", "-c", &script];
+    let ran = world.run(&run);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(world.text("project/hello.txt"), "first\nhello\nworld\nmine\n");
 }

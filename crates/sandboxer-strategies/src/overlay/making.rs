@@ -1,5 +1,6 @@
 //! A new overlay: whichever way of mounting works, found by trying; else a copy, with the reasons.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use sandboxer_core::model::{PlanId, RelPath, Resource, SandboxRef};
@@ -12,7 +13,7 @@ use sandboxer_fs::root::Root;
 use sandboxer_keeper::mount;
 
 use super::mounts::Mounts;
-use super::{NAME, OverlayStrategy, SandboxStrategy};
+use super::{OverlayStrategy, SandboxStrategy};
 use crate::copies::{no_fallback, spec_of};
 use crate::scratch::{self, NewWorkspace};
 
@@ -146,12 +147,38 @@ fn refuse_submounts(original: &Path, patterns: &Patterns) -> Result<()> {
     })
 }
 
-/// Whether overlays can be mounted with their changes in `scratch`, and how; or why not.
-pub fn probe(scratch: &Path, home: &Path, program: Option<&Path>) -> Vec<(&'static str, Result<(), String>)> {
+/// Whether overlays can be mounted with their changes in `scratch` (or, if it is not there yet, in the directory that it would
+/// be made in), by each way; or why not. Keepers are started from `program`. Nothing stays behind.
+pub fn probe(scratch: &Path, program: Option<&Path>) -> [(&'static str, Result<(), String>); 2] {
     let scratch = scratch.ancestors().find(|d| d.is_dir()).unwrap_or(scratch);
-    let user = match program {
-        Some(program) => sandboxer_keeper::Keepers::new(&home.join("keepers"), program).try_user(),
-        None => Err("there is no program to start a keeper from".to_owned()),
+    let tried = match ThrowAway::new(scratch) {
+        Ok(place) => (mount::try_host(&place.0), try_user(&place.0, program)),
+        Err(reason) => (Err(reason.clone()), Err(reason)),
     };
-    vec![(NAME, mount::try_host(scratch)), ("overlay (user namespace)", user)]
+    [("on the host", tried.0), ("in a user namespace", tried.1)]
+}
+
+fn try_user(place: &Path, program: Option<&Path>) -> Result<(), String> {
+    match program {
+        Some(program) => sandboxer_keeper::Keepers::new(place, program).try_user(),
+        None => Err("there is no program to start a keeper from".to_owned()),
+    }
+}
+
+/// A directory for trials; removed with what is in it when this is dropped.
+struct ThrowAway(PathBuf);
+
+impl ThrowAway {
+    fn new(parent: &Path) -> Result<Self, String> {
+        let path =
+            parent.join(format!(".sandboxer-try-{}", ulid::Ulid::generate().to_string().to_lowercase()));
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+        made.map_err(|e| format!("{} cannot be written ({e})", parent.display())).map(|()| Self(path))
+    }
+}
+
+impl Drop for ThrowAway {
+    fn drop(&mut self) {
+        let _ = sandboxer_fs::remove_tree(&self.0);
+    }
 }

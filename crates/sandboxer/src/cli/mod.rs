@@ -11,6 +11,7 @@ mod error;
 mod exit;
 mod hunks;
 mod json;
+mod notices;
 mod output;
 mod places;
 mod progress;

@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used)]
 
+mod remains;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -127,6 +129,12 @@ impl World {
         redact(
             &text.replace(&canonical(self.root.path()), "[TMP]").replace(&shown(self.root.path()), "[TMP]"),
         )
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        remains::clear(self.root.path());
     }
 }
 

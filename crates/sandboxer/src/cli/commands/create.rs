@@ -167,7 +167,7 @@ fn tell(app: &mut App, created: &Created) -> Outcome {
         app.ui.document(&SandboxDocument::new(sandbox, created.created, &created.message))?;
         return Ok(exit::OK);
     }
-    describe(&mut app.ui, sandbox)?;
+    describe(&mut app.ui, sandbox, &[])?;
     app.ui.flush()?;
     app.ui.note(output::sentence(&created.message));
     for workspace in sandbox.workspaces.iter().filter(|w| w.sandbox_ref.strategy_name != w.requested_strategy)

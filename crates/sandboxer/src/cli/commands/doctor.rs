@@ -33,6 +33,8 @@ struct Check {
 #[derive(Serialize)]
 struct StrategyHealth {
     strategy: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    way: Option<&'static str>,
     place: PathBuf,
     healthy: bool,
     reason: String,
@@ -214,14 +216,16 @@ fn user() -> Check {
 }
 
 fn strategies(places: &[&Path]) -> Vec<StrategyHealth> {
+    let program = std::env::current_exe().ok();
     let mut places: Vec<&Path> = places.to_vec();
     // What works is a matter of the filesystem, not of the directory.
     places.dedup_by_key(|place| place.metadata().map(|m| m.dev()).ok());
     let health = |place: &Path| {
-        let found = sandboxer_strategies::probe(place).into_iter();
+        let found = sandboxer_strategies::probe(place, program.as_deref()).into_iter();
         let place = place.to_path_buf();
         found.map(move |found| StrategyHealth {
             strategy: found.strategy,
+            way: found.way,
             place: place.clone(),
             healthy: found.healthy,
             reason: found.reason,
@@ -252,6 +256,7 @@ fn value_of(settings: &Settings, key: &str) -> Option<String> {
         "copy.keep_base" => settings.keep_base.map(output::size),
         "state.max_size" => Some(output::size(settings.max_size)),
         "state.min_free" => Some(settings.min_free.to_string()),
+        "overlay.durability" => Some(settings.durability.as_str().to_owned()),
         "project" => settings.project.clone(),
         "sandbox.custom_strategies" => list(&settings.custom_strategies.keys().cloned().collect::<Vec<_>>()),
         "sandbox.default_ttl" => settings.default_ttl.map(|ttl| output::span(ttl.as_secs())),
@@ -273,8 +278,10 @@ fn show(ui: &mut Ui, report: &Report) -> Result<(), CliError> {
     }
     for health in &report.strategies {
         let place = output::name(health.place.as_os_str().as_encoded_bytes());
+        let way = health.way.map(|way| format!("{way}, ")).unwrap_or_default();
         let reason = output::sentence(&health.reason);
-        ui.line(format_args!("{}  {:<16} in {place}: {reason}", mark(ui, health.healthy), health.strategy))?;
+        let strategy = &health.strategy;
+        ui.line(format_args!("{}  {strategy:<16} {way}in {place}: {reason}", mark(ui, health.healthy)))?;
     }
     ui.line("")?;
     let row =

@@ -4,6 +4,7 @@ use sandboxer_core::service::{Sandbox, Workspace};
 use super::TargetArg;
 use crate::cli::error::CliError;
 use crate::cli::json::SandboxDocument;
+use crate::cli::notices;
 use crate::cli::output::{self, Ui, age, expiry, style};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
@@ -22,16 +23,17 @@ pub struct Args {
 pub fn run(app: &mut App, args: &Args) -> Outcome {
     let session = app.open()?;
     let sandbox = session.find_any(&args.target.id)?.sandbox;
+    let notices = notices::brought_up(&session.manager, &sandbox);
     if app.ui.json {
-        app.ui.document(&SandboxDocument::of(&sandbox))?;
+        app.ui.document(&SandboxDocument::with_notices(&sandbox, &notices))?;
     } else {
-        describe(&mut app.ui, &sandbox)?;
+        describe(&mut app.ui, &sandbox, &notices)?;
     }
     Ok(exit::OK)
 }
 
-/// Everything about a sandbox, for people.
-pub fn describe(ui: &mut Ui, sandbox: &Sandbox) -> Result<(), CliError> {
+/// Everything about a sandbox, for people; `notices` are those of each workspace.
+pub fn describe(ui: &mut Ui, sandbox: &Sandbox, notices: &[Vec<String>]) -> Result<(), CliError> {
     let now = Timestamp::now();
     ui.line(format_args!("{}  {}", ui.paint(style::HEAD, output::name(&sandbox.name)), sandbox.id))?;
     let state = format!("{:?}", sandbox.state).to_lowercase();
@@ -40,8 +42,11 @@ pub fn describe(ui: &mut Ui, sandbox: &Sandbox) -> Result<(), CliError> {
     field(ui, "plan", output::name(sandbox.plan_id.as_str()))?;
     let consumer = &sandbox.consumer;
     field(ui, "consumer", output::name(format!("{} {}", consumer.actor_type, consumer.project)))?;
-    for workspace in &sandbox.workspaces {
+    for (index, workspace) in sandbox.workspaces.iter().enumerate() {
         describe_workspace(ui, workspace, sandbox.workspaces.len() > 1)?;
+        for notice in notices.get(index).into_iter().flatten() {
+            field(ui, "notice", output::sentence(notice))?;
+        }
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::cli::diffs;
 use crate::cli::error::CliError;
 use crate::cli::json::{SandboxDocument, StatusDocument, Summary};
+use crate::cli::notices;
 use crate::cli::output::{self, Ui, age, count, expiry, shell_word, style};
 use crate::cli::session::{App, Session};
 use crate::cli::{Outcome, exit};
@@ -36,6 +37,8 @@ struct Report {
     pending: Option<Summary>,
     last: Option<Operation>,
     warnings: Vec<String>,
+    /// Of each workspace.
+    notices: Vec<Vec<String>>,
 }
 
 #[derive(Serialize)]
@@ -85,7 +88,9 @@ fn report(session: &Session, sandbox: Sandbox) -> Result<Report, CliError> {
             Err(error) => warnings.push(format!("cannot be compared: {}", CliError::from(error).message)),
         }
     }
-    Ok(Report { sandbox, pending, last, warnings })
+    // After the comparison, which may have brought it up again.
+    let notices = notices::of(&sandbox);
+    Ok(Report { sandbox, pending, last, warnings, notices })
 }
 
 fn diff_warnings(diff: &TargetDiff) -> Vec<String> {
@@ -112,7 +117,7 @@ fn flagged(entries: Vec<&DiffEntry>) -> Option<String> {
 impl Report {
     fn document(&self, now: Timestamp) -> StatusDocument<'_> {
         StatusDocument {
-            sandbox: SandboxDocument::of(&self.sandbox),
+            sandbox: SandboxDocument::with_notices(&self.sandbox, &self.notices),
             age_seconds: (now.as_second() - self.sandbox.created_at.as_second()).max(0),
             pending: self.pending,
             last_operation: self.last.as_ref(),
@@ -137,6 +142,9 @@ impl Report {
         if let Some(last) = &self.last {
             let ago = output::age(last.started_at, now);
             ui.line(format_args!("  last     {}, {ago}: {}", last.kind, output::sentence(&last.summary)))?;
+        }
+        for notice in self.notices.iter().flatten() {
+            ui.line(format_args!("  notice   {}", output::sentence(notice)))?;
         }
         for warning in &self.warnings {
             ui.line(format_args!("  {}  {}", ui.paint(style::WARN, "warning"), output::sentence(warning)))?;

@@ -70,6 +70,8 @@ pub struct WorkspaceDocument<'a> {
     #[serde(flatten)]
     isolation: Isolation<'a>,
     reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notices: Option<Vec<String>>,
 }
 
 /// What the top level repeats of a sandbox's only workspace.
@@ -111,9 +113,18 @@ impl<'a> SandboxDocument<'a> {
         }
     }
 
-    /// The document of `get` and `list`: nothing was done.
+    /// The document of `list` and the like: nothing was done.
     pub fn of(sandbox: &'a Sandbox) -> Self {
         Self::new(sandbox, false, state_sentence(sandbox))
+    }
+
+    /// The document of `get` and `status`, with the notices of each workspace.
+    pub fn with_notices(sandbox: &'a Sandbox, notices: &[Vec<String>]) -> Self {
+        let mut document = Self::of(sandbox);
+        for (workspace, notices) in document.workspaces.iter_mut().zip(notices) {
+            workspace.notices = Some(notices.clone());
+        }
+        document
     }
 }
 
@@ -133,7 +144,12 @@ pub fn state_sentence(sandbox: &Sandbox) -> String {
 }
 
 fn workspace(workspace: &Workspace) -> WorkspaceDocument<'_> {
-    WorkspaceDocument { name: &workspace.name, isolation: isolation(workspace), reason: &workspace.reason }
+    WorkspaceDocument {
+        name: &workspace.name,
+        isolation: isolation(workspace),
+        reason: &workspace.reason,
+        notices: None,
+    }
 }
 
 fn isolation(workspace: &Workspace) -> Isolation<'_> {
