@@ -199,6 +199,7 @@ fn what_a_command_leaves_running_does_not_keep_the_sandbox() {
     let destroyed = world.run(&["destroy", "r", "--discard"]);
     Command::new("kill").arg(ran.stdout.trim()).status().unwrap();
     assert_eq!(destroyed.code, 0, "{}", destroyed.stderr);
+    assert_eq!(fs::read_dir(world.path("home/scratch")).unwrap().count(), 0, "something was left behind");
 }
 
 /// Runs in a terminal, typing `answers`.

@@ -114,13 +114,22 @@ impl OverlayStrategy {
             .with_path("preserved", &places.preserve())
     }
 
-    /// Ends the mount for good. Nothing may work in it.
+    /// Ends the mount of a workspace that stays. Nothing may work in it: what is put away has to hold still.
     fn release(&self, home: &Path, spec: &OverlaySpec) -> Result<()> {
         let lock = Mounts::lock(home)?;
         let reached = self.mounts.reached(home, spec)?;
         if self.mounts.unmount(home, spec, &lock)? == Unmounted::Busy {
             let holders = reached.map(|at| self.mounts.holders(&at)).unwrap_or_default();
             return Err(busy(home, &holders));
+        }
+        self.end_keeper(home, spec)
+    }
+
+    /// Ends the mount of a workspace that goes. Whoever still works in it keeps nothing by that.
+    fn abandon(&self, home: &Path, spec: &OverlaySpec) -> Result<()> {
+        let lock = Mounts::lock(home)?;
+        if self.mounts.unmount(home, spec, &lock)? == Unmounted::Busy {
+            self.mounts.detach(home, spec, &lock)?;
         }
         self.end_keeper(home, spec)
     }
@@ -262,7 +271,7 @@ impl SandboxStrategy for OverlayStrategy {
         let home = home_of(sandbox)?;
         if let Some(spec) = OverlaySpec::load(&home)? {
             self.end_commit(&home)?;
-            self.release(&home, &spec)?;
+            self.abandon(&home, &spec)?;
         }
         drop(self.phases.let_go(&home));
         sweeper::finish(&Places::new(&home))?;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::mount::UnmountFlags;
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::overlay::instant::Clock;
 use sandboxer_fs::overlay::layer::Marks;
@@ -159,6 +160,17 @@ impl Mounts {
             (Some(_), Some(keeper)) => keeper.unmount(merged),
             (Some(_), None) => Ok(Unmounted::NotMounted),
         }
+    }
+
+    /// Takes the mount from under whoever works in it: they keep what they have open, and it ends with them. A keeper's mount
+    /// goes with its mount point, or with the keeper.
+    pub fn detach(&self, home: &Path, spec: &OverlaySpec, _lock: &MountLock) -> Result<()> {
+        let merged = Places::new(home).merged();
+        if spec.keeper.is_some() {
+            return Ok(());
+        }
+        let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+        rustix::mount::unmount(&merged, flags).map_err(|e| Error::io("unmount", &merged, e))
     }
 
     /// Who works in it.
