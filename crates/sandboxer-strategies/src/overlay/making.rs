@@ -30,23 +30,33 @@ impl OverlayStrategy {
         let ours = [self.context.home.clone()];
         let spec = spec_of(resource, self.options.patterns(resource), &ours)?;
         refuse_submounts(&spec.original, &spec.patterns)?;
+        let mut ways = vec![Marks::Trusted, Marks::User];
         let mut reasons = Vec::new();
         for root in self.scratch_roots(&spec.original) {
-            for marks in [Marks::Trusted, Marks::User] {
-                match self.try_to_make(plan, resource, &root, &spec.original, &spec.patterns, marks)? {
+            let mut left = Vec::new();
+            for marks in ways {
+                match self.try_in(&root, plan, resource, &spec.original, &spec.patterns, marks)? {
                     Ok(made) => return Ok(made),
-                    Err(reason) if !reasons.contains(&reason) => reasons.push(reason),
-                    Err(_) => {}
+                    Err(failed) => {
+                        let reason = format!("{}: {}", way(marks), failed.reason);
+                        reasons.extend((!reasons.contains(&reason)).then_some(reason));
+                        left.extend(failed.of_the_place.then_some(marks));
+                    }
                 }
             }
+            ways = left;
         }
         self.fall_back(plan, resource, reasons.join("; "))
     }
 
+    /// Where workspaces are kept unless that does not work.
+    fn own_root(&self) -> PathBuf {
+        self.options.scratch.clone().unwrap_or_else(|| scratch::in_state(&self.context.home))
+    }
+
     /// Where the upper could be: not inside the original, which would be its own lower layer.
     fn scratch_roots(&self, original: &Path) -> Vec<PathBuf> {
-        let plain = self.options.scratch.clone().unwrap_or_else(|| scratch::in_state(&self.context.home));
-        let mut roots = vec![plain];
+        let mut roots = vec![self.own_root()];
         roots.extend(scratch::on_filesystem_of(
             &self.context.home,
             original,
@@ -59,16 +69,37 @@ impl OverlayStrategy {
     }
 
     /// One attempt. The inner error is the reason why it does not work here; the outer one ends it all.
-    fn try_to_make(
+    fn try_in(
         &self,
+        root: &Path,
         plan: &PlanId,
         resource: &Resource,
-        root: &Path,
         original: &Path,
         patterns: &Patterns,
         marks: Marks,
-    ) -> Result<Result<SandboxRef, String>> {
-        let new = NewWorkspace::create(&self.context.home, root, plan, resource)?;
+    ) -> Result<Result<SandboxRef, NoWay>> {
+        let was_there = root.exists();
+        let new = match NewWorkspace::create(&self.context.home, root, plan, resource) {
+            // A place that is only one of several need not be ours to write to.
+            Err(error) if root != self.own_root() => return Ok(Err(NoWay::of(&error, root))),
+            new => new?,
+        };
+        let made = self.try_to_make(new, plan, resource, original, patterns, marks);
+        if !was_there && !matches!(made, Ok(Ok(_))) {
+            let _ = std::fs::remove_dir(root);
+        }
+        made
+    }
+
+    fn try_to_make(
+        &self,
+        new: NewWorkspace,
+        plan: &PlanId,
+        resource: &Resource,
+        original: &Path,
+        patterns: &Patterns,
+        marks: Marks,
+    ) -> Result<Result<SandboxRef, NoWay>> {
         let home = new.path().to_path_buf();
         OverlaySpec::lay_out(original, &home)?;
         let keeper = (marks == Marks::User).then(|| keeper_of(resource, &home));
@@ -85,7 +116,7 @@ impl OverlayStrategy {
         let lock = Mounts::lock(&home)?;
         if let Err(error) = self.mounts.mount(&home, &spec, &lock) {
             let _ = self.end_keeper(&home, &spec);
-            return Ok(Err(format!("{}: {}", way(marks), explain(&error))));
+            return Ok(Err(NoWay::of(&error, &home)));
         }
         Ok(Ok(self.reference(plan, resource, &new.keep(), &spec)))
     }
@@ -118,8 +149,30 @@ fn way(marks: Marks) -> &'static str {
     }
 }
 
+/// Why an overlay could not be made by some way in some place.
+#[derive(Debug, PartialEq)]
+struct NoWay {
+    reason: String,
+    /// Whether another place might do.
+    of_the_place: bool,
+}
+
+impl NoWay {
+    /// What an error says of the workspace at `home`, whose name tells nobody anything.
+    fn of(error: &Error, home: &Path) -> Self {
+        let (reason, of_the_place) = match error {
+            Error::Unavailable { reason, .. } => (reason.clone(), false),
+            Error::Io { step: "mount overlay at", source, .. } => {
+                (source.to_string(), source.kind() != std::io::ErrorKind::PermissionDenied)
+            }
+            other => (in_words(other), true),
+        };
+        Self { reason: reason.replace(&home.display().to_string(), "\u{2026}"), of_the_place }
+    }
+}
+
 /// An error with its causes, on one line.
-fn explain(error: &Error) -> String {
+fn in_words(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(next) = cause {
@@ -180,5 +233,39 @@ impl ThrowAway {
 impl Drop for ThrowAway {
     fn drop(&mut self) {
         let _ = sandboxer_fs::remove_tree(&self.0);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_about_the_place_or_about_the_way() {
+        let home = Path::new("/s/ws_1");
+        let mount = |kind, text: &str| {
+            let at = home.join("merged");
+            NoWay::of(&Error::io("mount overlay at", at, std::io::Error::new(kind, text)), home)
+        };
+        let upper = mount(std::io::ErrorKind::InvalidInput, "filesystem on /s/ws_1/upper not supported");
+        assert_eq!(upper.reason, "filesystem on \u{2026}/upper not supported");
+        assert!(upper.of_the_place);
+        assert!(!mount(std::io::ErrorKind::PermissionDenied, "no").of_the_place);
+        let (strategy, path) = ("overlay".to_owned(), home.to_path_buf());
+        let off = Error::Unavailable { strategy, path, reason: "switched off".to_owned() };
+        assert_eq!(NoWay::of(&off, home), NoWay { reason: "switched off".to_owned(), of_the_place: false });
+        let other = NoWay::of(&Error::refused("it belongs to another user"), home);
+        assert!(other.of_the_place && other.reason.contains("another user"));
+    }
+
+    #[test]
+    fn trials_leave_nothing() {
+        let temp = tempfile::tempdir().unwrap();
+        let tried = probe(&temp.path().join("not/there"), Some(Path::new("/bin/true")));
+        assert!(tried[1].1.as_ref().unwrap_err().contains("/bin/true"));
+        assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
+        let reasons = probe(Path::new("/proc"), None).map(|(_, tried)| tried.unwrap_err());
+        assert!(reasons.iter().all(|reason| reason.contains("cannot be written")), "{reasons:?}");
     }
 }

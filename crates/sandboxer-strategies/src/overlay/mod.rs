@@ -14,6 +14,7 @@ mod sweeper;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use sandboxer_core::contract::{Capabilities, SandboxStrategy};
 use sandboxer_core::model::{
     Change, CheckpointId, CommitRequest, CommitResult, DiffView, Part, PlanId, RelPath, Resource,
@@ -182,15 +183,26 @@ fn spec_at(home: &Path) -> Result<OverlaySpec> {
     OverlaySpec::load(home)?.ok_or_else(|| Error::corrupt(home, "it is no workspace of an overlay"))
 }
 
+/// A keeper knows no owner but its user, and the kernel says so in a way that nobody understands.
+fn foreign(path: &RelPath, error: Error) -> Error {
+    match error {
+        Error::Io { source, .. } if source.raw_os_error() == Some(Errno::OVERFLOW.raw_os_error()) => {
+            Error::Refused {
+                reason: format!(
+                    "{path} or a directory above it belongs to another user, and an overlay in a user namespace cannot change that ({source})"
+                ),
+                hint: Some("make it yours in the original, or use `--strategy copy_on_write`".to_owned()),
+            }
+        }
+        other => other,
+    }
+}
+
 /// Names who works in a workspace.
 fn busy(home: &Path, holders: &[sandboxer_keeper::mount::Holder]) -> Error {
     let who: Vec<String> = holders.iter().take(5).map(|h| format!("{} ({})", h.pid, h.name)).collect();
-    let who = if who.is_empty() {
-        "a process works in it".to_owned()
-    } else {
-        format!("in use by {}", who.join(", "))
-    };
-    Error::Busy { path: Places::new(home).merged(), holder: Some(who) }
+    let holder = (!who.is_empty()).then(|| who.join(", "));
+    Error::Busy { path: Places::new(home).merged(), holder }
 }
 
 impl SandboxStrategy for OverlayStrategy {
@@ -218,7 +230,7 @@ impl SandboxStrategy for OverlayStrategy {
     fn write(&self, sandbox: &SandboxRef, path: &RelPath, content: &[u8]) -> Result<Change> {
         match self.copy_of(sandbox)? {
             Some(copy) => copy.write(sandbox, path, content),
-            None => self.open(sandbox)?.write(path, content),
+            None => self.open(sandbox)?.write(path, content).map_err(|error| foreign(path, error)),
         }
     }
 

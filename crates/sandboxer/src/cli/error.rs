@@ -343,7 +343,7 @@ fn hints_of(error: &Error) -> Vec<String> {
         Error::Unsupported { .. } | Error::Unavailable { .. } => {
             vec!["`sandbox doctor` shows which strategies work here, and why not".to_owned()]
         }
-        Error::Busy { .. } => vec!["wait for the other `sandbox` to end and try again".to_owned()],
+        Error::Busy { .. } => vec!["wait until it has ended, then try again".to_owned()],
         Error::Cancelled => vec!["type the command again to go on".to_owned()],
         _ => Vec::new(),
     }
