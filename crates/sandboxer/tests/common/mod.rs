@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used)]
 
-mod remains;
+pub mod remains;
 
 use std::fs;
 use std::io::Write;
