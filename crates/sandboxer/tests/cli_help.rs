@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use common::World;
 
-const COMMANDS: [&str; 29] = [
+const COMMANDS: [&str; 30] = [
     "run",
     "create",
     "list",
@@ -20,6 +20,7 @@ const COMMANDS: [&str; 29] = [
     "diff",
     "commit",
     "undo",
+    "refresh",
     "rollback",
     "checkpoint",
     "checkpoints",
