@@ -3,7 +3,7 @@
 //! [`manifest`] records a tree with code of its own, so that it can find the file engine's bugs. [`conformance`] is the
 //! one suite that every strategy passes; [`fake`] is a strategy stricter than the real ones, to test callers with.
 //! [`faults`] runs the real binary under `strace` and kills it or fails its system calls one by one. [`mounts`] makes
-//! filesystems of a chosen kind and size for as long as a guard lives.
+//! filesystems of a chosen kind and size for as long as a guard lives. [`users`] runs a test as an ordinary user.
 #![allow(clippy::unwrap_used, reason = "everything here runs inside tests, where a panic is the report")]
 
 pub mod conformance;
@@ -12,5 +12,6 @@ pub mod faults;
 pub mod manifest;
 pub mod mounts;
 mod skip;
+pub mod users;
 
 pub use skip::{full, skip};

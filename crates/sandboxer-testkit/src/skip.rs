@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 
 /// Names the file that skipped tests are listed in, one line each.
-const LOG: &str = "SANDBOXER_SKIP_LOG";
+pub(crate) const LOG: &str = "SANDBOXER_SKIP_LOG";
 
 /// Reports that the present test (or a part of it) is skipped, and why: on stderr, and in the file named by
 /// `SANDBOXER_SKIP_LOG` if there is one.

@@ -81,52 +81,62 @@ impl OverlayBase<'_> {
         Ok(paths)
     }
 
-    /// What the original has where the sandbox changed anything.
-    fn sources(&self, all: &BTreeMap<RelPath, Facts>) -> Result<Sources> {
+    fn sources(&self, touched: &BTreeMap<RelPath, Facts>) -> Result<Sources> {
         let mut sources = Sources::default();
-        for (path, facts) in all {
+        for (path, facts) in touched {
             let Some(stamp) = self.original.stamp(path)? else { continue };
             sources.inos.insert(stamp.ino);
-            sources.removed |= facts.whiteout;
+            sources.ages.insert((stamp.mtime, stamp.size));
+            sources.linked.extend(facts.links.map(|(ino, ..)| ino));
         }
         Ok(sources)
     }
 
     /// Whether an entry was copied up from something else than the original has at its path.
     fn is_swapped(&self, path: &RelPath, origin: Option<Origin>) -> Result<bool> {
-        let Some(Origin { ino }) = origin else { return Ok(false) };
-        let there = self.original.stamp(path)?;
-        match ino {
-            Some(ino) => {
-                let preserved = self.preserve.stamp(path)?;
-                Ok(![there, preserved].into_iter().flatten().any(|stamp| stamp.ino == ino))
+        let Some(origin) = origin else { return Ok(false) };
+        let Some(ino) = origin.ino else { return self.was_put_here(path) };
+        let is_it = |root: &Root| root.stamp(path).map(|found| found.is_some_and(|stamp| stamp.ino == ino));
+        Ok(!(is_it(self.original)? || is_it(&self.preserve)?))
+    }
+
+    /// Whether the directory at `path` was moved there since the instant. What is moved keeps its mtime and gets a ctime, and so does the
+    /// directory that it is moved to.
+    fn was_put_here(&self, path: &RelPath) -> Result<bool> {
+        let Some(stamp) = self.original.stamp(path)?.filter(Stamp::is_dir) else { return Ok(false) };
+        let is_moved = self.instant.is_before(&stamp) && !self.instant.is_before(&written(&stamp));
+        Ok(is_moved && self.instant.is_before(&written(&self.dir_above(path)?)))
+    }
+
+    /// Whether anything may have been added to, or have gone from, the directory of `path` since the instant.
+    fn has_changed_around(&self, path: &RelPath) -> Result<bool> {
+        Ok(self.instant.is_before(&self.dir_above(path)?))
+    }
+
+    /// The nearest directory above `path` that the original has.
+    fn dir_above(&self, path: &RelPath) -> Result<Stamp> {
+        for above in std::iter::successors(path.parent(), RelPath::parent) {
+            if let Some(stamp) = self.original.stamp(&above)?.filter(Stamp::is_dir) {
+                return Ok(stamp);
             }
-            // The kernel does not tell an ordinary user where it came from. A directory that changed, but not in what it
-            // holds, may be another one.
-            None => Ok(there.is_some_and(|dir| {
-                dir.is_dir() && self.instant.is_before(&dir) && !self.instant.is_before_time(dir.mtime)
-            })),
         }
+        self.original.as_dir()?.stamp_self()
     }
 }
 
-/// Where entries of a sandbox may have come from, other than from their own path.
+/// The stamp with the last write of its content, or of its list of names, as the only change.
+fn written(stamp: &Stamp) -> Stamp {
+    Stamp { ctime: stamp.mtime, ..*stamp }
+}
+
+/// What the original has where anything was changed: an entry that came from there was renamed or linked.
 #[derive(Default)]
 struct Sources {
     inos: HashSet<u64>,
-    /// Whether anything was removed from where the original has it: it may have been renamed.
-    removed: bool,
-}
-
-impl Sources {
-    /// Whether an entry with this origin came from another path.
-    fn explain(&self, facts: &Facts) -> bool {
-        match facts.origin {
-            Some(Origin { ino: Some(ino) }) => self.inos.contains(&ino),
-            Some(Origin { ino: None }) => self.removed || facts.links.is_some(),
-            None => false,
-        }
-    }
+    /// By mtime and size, which a rename keeps. Kernels that name no inode leave no better trace.
+    ages: HashSet<(i64, u64)>,
+    /// Inodes, in a layer, of files that have several names, and one of them is of the original.
+    linked: HashSet<u64>,
 }
 
 /// The attributes of an entry, as far as they may be read.
@@ -229,7 +239,7 @@ impl Run<'_> {
             return Ok(base);
         }
         let in_swapped = path.parent().is_some_and(|parent| self.swapped.contains(&parent));
-        let moved_here = self.sources.explain(facts);
+        let moved_here = self.moved_here(path, facts, now)?;
         if in_swapped || (!moved_here && self.base.is_swapped(path, facts.origin)?) {
             if base.as_ref().is_some_and(|b| b.node_type() == NodeType::Directory) {
                 self.swapped.insert(path.clone());
@@ -239,6 +249,21 @@ impl Run<'_> {
         match base {
             None if !moved_here => Ok(self.unknown(None, facts, now)),
             known => Ok(known),
+        }
+    }
+
+    /// Whether the entry was copied up elsewhere, and renamed or linked to `path`. In user mode the kernel does not tell what it was copied up
+    /// from. Then it came from elsewhere if it looks like something that did, or if nothing can have gone from here.
+    fn moved_here(&self, path: &RelPath, facts: &Facts, now: Option<&Stamp>) -> Result<bool> {
+        match facts.origin {
+            None => Ok(false),
+            Some(Origin { ino: Some(ino) }) => Ok(self.sources.inos.contains(&ino)),
+            Some(Origin { ino: None }) if self.base.original.stamp(path)?.is_some() => Ok(false),
+            Some(Origin { ino: None }) => {
+                let is_linked = facts.links.is_some_and(|(ino, ..)| self.sources.linked.contains(&ino));
+                let is_known = now.is_some_and(|now| self.sources.ages.contains(&(now.mtime, now.size)));
+                Ok(is_linked || is_known || !self.base.has_changed_around(path)?)
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::fs;
 use sandboxer_core::model::{PlanId, Resource};
 
 use super::commits::change_everything;
-use super::fixture::{Fixture, Open};
+use super::fixture::{Fixture, Open, open_up};
 
 #[track_caller]
 fn clean(open: &Open<'_>) {
@@ -31,7 +31,9 @@ pub(super) fn twice(fixture: &Fixture) {
 
 /// Where the sandbox is a mount, that goes first.
 fn unmount(open: &Open<'_>) {
+    open.fixture.end_keepers();
     let _ = rustix::mount::unmount(open.path(""), rustix::mount::UnmountFlags::empty());
+    open_up(open.path("").parent().unwrap());
 }
 
 /// A clean-up that was killed half-way has removed some of it already.

@@ -14,6 +14,7 @@ use sandboxer_core::model::{
 };
 use sandboxer_core::registry::{StrategyContext, StrategyEntry};
 use sandboxer_core::{Error, Result};
+use sandboxer_keeper::Keepers;
 use tempfile::TempDir;
 
 use crate::manifest::{Facets, Manifest};
@@ -24,20 +25,33 @@ pub struct Fixture {
     home: PathBuf,
     original: PathBuf,
     outside: PathBuf,
+    program: Option<PathBuf>,
     // Dropped in this order: directories before the filesystems that hold them.
     _dirs: Vec<TempDir>,
     _guards: Vec<Box<dyn Any + Send>>,
 }
 
-/// What a failed case left mounted would keep its directories from being removed.
+/// What a case left running or mounted would keep its directories from being removed.
 impl Drop for Fixture {
     fn drop(&mut self) {
+        self.end_keepers();
         for dir in &self._dirs {
             let mut mounts = sandboxer_keeper::mount::submounts(dir.path()).unwrap_or_default();
             mounts.sort();
             for mount in mounts.iter().rev() {
                 let _ = rustix::mount::unmount(mount, rustix::mount::UnmountFlags::DETACH);
             }
+            open_up(dir.path());
+        }
+    }
+}
+
+/// Makes every directory below `dir` one that its owner can remove: the kernel leaves some of mode 0.
+pub(super) fn open_up(dir: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|t| t.is_dir()) {
+            let _ = fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o700));
+            open_up(&entry.path());
         }
     }
 }
@@ -65,6 +79,21 @@ impl Fixture {
         self
     }
 
+    /// Ends the keepers of the state directory, and with them what they mounted.
+    pub fn end_keepers(&self) {
+        let Some(program) = &self.program else { return };
+        let keepers = Keepers::new(&self.home.join("keepers"), program);
+        for (id, pid) in keepers.running() {
+            let _ = keepers.end(&id).inspect_err(|e| eprintln!("keeper {id} ({pid}): {e}"));
+        }
+    }
+
+    /// The same fixture, whose keepers are started from `program`.
+    pub fn with_keepers_from(mut self, program: &Path) -> Self {
+        self.program = Some(program.to_path_buf());
+        self
+    }
+
     fn at(entry: StrategyEntry, home: PathBuf, original: PathBuf, dir: TempDir) -> Self {
         let outside = dir.path().join("outside");
         fs::create_dir_all(&home).unwrap();
@@ -73,7 +102,7 @@ impl Fixture {
         fs::write(outside.join("secret"), "secret\n").unwrap();
         small_tree(&original);
         let original = fs::canonicalize(original).unwrap();
-        Self { entry, home, original, outside, _dirs: vec![dir], _guards: Vec::new() }
+        Self { entry, home, original, outside, program: None, _dirs: vec![dir], _guards: Vec::new() }
     }
 
     /// What the strategy declares.
@@ -88,8 +117,13 @@ impl Fixture {
 
     /// A new instance of the strategy, as another process would make it.
     pub fn strategy(&self) -> Arc<dyn SandboxStrategy> {
-        let context = StrategyContext::quiet(&self.home);
-        (self.entry.factory)(&self.entry.name, &self.entry.options, &context).unwrap()
+        self.strategy_of(&self.entry)
+    }
+
+    /// The same of another strategy in the same state directory.
+    pub fn strategy_of(&self, entry: &StrategyEntry) -> Arc<dyn SandboxStrategy> {
+        let context = StrategyContext { program: self.program.clone(), ..StrategyContext::quiet(&self.home) };
+        (entry.factory)(&entry.name, &entry.options, &context).unwrap()
     }
 
     /// The state directory.
@@ -210,7 +244,8 @@ impl Open<'_> {
 
     /// The sandbox's tree, entry by entry.
     pub fn manifest(&self) -> Manifest {
-        Manifest::capture(&self.path(""))
+        // A sandbox of a keeper is reached by a link.
+        Manifest::capture(&self.path("").join("."))
     }
 
     /// Content as text.

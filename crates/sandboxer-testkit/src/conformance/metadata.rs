@@ -17,7 +17,7 @@ fn report_gaps(sample: crate::manifest::Sample) {
         crate::skip("extended attributes are not among the sample: this filesystem has none");
     }
     if !sample.acls {
-        crate::skip("ACLs are not among the sample: this filesystem has none");
+        crate::skip("ACLs are not among the sample: this filesystem has none, or knows no other user");
     }
 }
 

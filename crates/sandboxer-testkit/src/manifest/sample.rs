@@ -121,11 +121,17 @@ pub fn set_mtime(path: &Path, seconds: i64, nanoseconds: i64) {
     rustix::fs::utimensat(rustix::fs::CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
-/// Sets an extended attribute without following links; false where the filesystem has none.
+/// Sets an extended attribute without following links; false where the filesystem has none, or knows no such user.
 pub fn set_xattr(path: &Path, name: &str, value: &[u8]) -> bool {
     match rustix::fs::lsetxattr(path, name, value, XattrFlags::empty()) {
         Ok(()) => true,
         Err(Errno::OPNOTSUPP) => false,
+        // An ACL for somebody whom the mount's user namespace does not know.
+        Err(Errno::INVAL)
+            if name.starts_with("system.posix_acl") && !rustix::process::geteuid().is_root() =>
+        {
+            false
+        }
         Err(error) => panic!("cannot set {name} on {path:?}: {error}"),
     }
 }
