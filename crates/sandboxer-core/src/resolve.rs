@@ -169,10 +169,10 @@ pub(crate) mod test_support {
         }
     }
 
-    /// The built-ins of the shipped types, and `overlay`, which they do not list.
+    /// The built-ins of the shipped types, and `git_worktree`, which they do not list.
     pub(crate) fn registry() -> StrategyRegistry {
         let mut registry = StrategyRegistry::new();
-        for name in ["copy_on_write", "filesystem_copy", "none", "overlay"] {
+        for name in ["copy_on_write", "filesystem_copy", "git_worktree", "none", "overlay"] {
             registry.register(entry(name, BUILT_IN, name != "none")).unwrap();
         }
         registry
@@ -221,7 +221,7 @@ mod tests {
             ("by_resource", "strategy of the resource itself"),
             ("by_type", "sandbox_strategy of resource type fs-directory"),
             ("by_global", "sandbox.strategy of the user file /u.yaml"),
-            ("copy_on_write", "default_strategy of resource type fs-directory"),
+            ("overlay", "default_strategy of resource type fs-directory"),
         ];
         let registry = one_per_rule();
         for (taken_away, (strategy, reason)) in rules.iter().enumerate() {
@@ -272,14 +272,14 @@ mod tests {
 
     #[test]
     fn an_incompatible_choice_lists_the_compatible_ones() {
-        let error = by_flag("overlay", &registry()).unwrap_err();
+        let error = by_flag("git_worktree", &registry()).unwrap_err();
         let Error::Usage { message, hint } = error else { panic!("{error:?}") };
         assert_eq!(
             message,
-            "strategy overlay (from --strategy) does not work on resource type fs-directory; \
-             compatible: copy_on_write, filesystem_copy, none"
+            "strategy git_worktree (from --strategy) does not work on resource type fs-directory; \
+             compatible: copy_on_write, filesystem_copy, none, overlay"
         );
-        assert_eq!(hint.as_deref(), Some("--strategy copy_on_write"));
+        assert_eq!(hint.as_deref(), Some("--strategy overlay"));
     }
 
     #[test]
@@ -312,7 +312,7 @@ mod tests {
             choose_strategy(None, None, &resource(Some(own)), &directory_type(), &global(None), &registry())
         };
         assert!(matches!(choose(Value::from(5)), Err(Error::Usage { .. })));
-        assert_eq!(choose(Value::Null).unwrap().strategy, "copy_on_write");
+        assert_eq!(choose(Value::Null).unwrap().strategy, "overlay");
     }
 
     #[test]

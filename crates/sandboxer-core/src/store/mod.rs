@@ -13,7 +13,7 @@ mod sandboxes;
 mod schema;
 
 use std::fs::{self, DirBuilder, File};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -95,7 +95,7 @@ impl Store {
     fn existing(&self) -> Result<MutexGuard<'_, Option<Connection>>> {
         let mut guard = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         if guard.is_none() && self.is_there()? {
-            *guard = Some(self.connect(OpenFlags::empty())?);
+            *guard = Some(self.connect()?);
         }
         Ok(guard)
     }
@@ -106,11 +106,39 @@ impl Store {
 
     fn create(&self) -> Result<Connection> {
         make_private_dir(&self.home)?;
-        self.connect(OpenFlags::SQLITE_OPEN_CREATE)
+        self.begin_anew()?;
+        self.connect()
     }
 
-    fn connect(&self, extra: OpenFlags) -> Result<Connection> {
-        let mut connection = self.open_file(extra).map_err(|error| self.failed("begin reading", error))?;
+    /// Makes the file, empty. A log that was left of another database would be taken for its.
+    fn begin_anew(&self) -> Result<()> {
+        let _directory = self.lock_home()?;
+        if self.is_there()? {
+            return Ok(());
+        }
+        for suffix in ["-wal", "-shm"] {
+            let mut log = self.path.clone().into_os_string();
+            log.push(suffix);
+            match std::fs::remove_file(&log) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io("remove", PathBuf::from(log), error));
+                }
+                _ => {}
+            }
+        }
+        let mut options = File::options();
+        let made = options.write(true).create(true).truncate(false).mode(0o600).open(&self.path);
+        made.map(drop).map_err(|error| Error::io("create", &self.path, error))
+    }
+
+    fn lock_home(&self) -> Result<File> {
+        let directory = File::open(&self.home).map_err(|error| Error::io("open", &self.home, error))?;
+        directory.lock().map_err(|error| Error::io("lock", &self.home, error))?;
+        Ok(directory)
+    }
+
+    fn connect(&self) -> Result<Connection> {
+        let mut connection = self.open_file().map_err(|error| self.failed("begin reading", error))?;
         let found = schema::version(&connection).map_err(|error| self.failed("read the format", error))?;
         if found != FORMAT {
             self.migrate(&mut connection)?;
@@ -118,8 +146,8 @@ impl Store {
         Ok(connection)
     }
 
-    fn open_file(&self, extra: OpenFlags) -> rusqlite::Result<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | extra;
+    fn open_file(&self) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.path, flags)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         connection.pragma_update(None, "synchronous", "FULL")?;
@@ -133,8 +161,7 @@ impl Store {
     /// Brings the format up to date. Two processes may want to at once, and changing to WAL does not wait for a busy
     /// database, so they take turns by a lock on the state directory itself.
     fn migrate(&self, connection: &mut Connection) -> Result<()> {
-        let directory = File::open(&self.home).map_err(|error| Error::io("open", &self.home, error))?;
-        directory.lock().map_err(|error| Error::io("lock", &self.home, error))?;
+        let directory = self.lock_home()?;
         let found = schema::version(connection).map_err(|error| self.failed("read the format", error))?;
         if found > FORMAT {
             return Err(Error::NewerState { path: self.path.clone(), found, supported: FORMAT });

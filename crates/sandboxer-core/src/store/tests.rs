@@ -148,6 +148,24 @@ fn a_newer_format_is_refused_and_left_alone() {
     assert_eq!(version, FORMAT + 1);
 }
 
+/// Has everything in the database file itself.
+fn fold(file: &Path) {
+    let connection = Connection::open(file).unwrap();
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+}
+
+#[test]
+fn a_log_without_its_database_is_nobodys() {
+    let (temp, _) = filled();
+    assert!(temp.path().join("state.db-wal").exists());
+    std::fs::remove_file(temp.path().join("state.db")).unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    assert!(store.sandboxes(true).unwrap().is_empty());
+    let new = sandbox("y");
+    store.reserve(&new, &Naming::Derived("y".into()), &operation(&new), &|_| false).unwrap();
+    assert_eq!(store.sandboxes(true).unwrap().len(), 1, "what the old log holds does not come back");
+}
+
 #[test]
 fn damage_is_told_with_the_file_and_the_way_out() {
     type Damage = fn(&Path);
@@ -168,6 +186,11 @@ fn damage_is_told_with_the_file_and_the_way_out() {
     for (what, damage) in breaks {
         let (temp, _) = filled();
         let file = temp.path().join("state.db");
+        // The log would make it good again.
+        for log in ["state.db-wal", "state.db-shm"] {
+            fold(&file);
+            let _ = std::fs::remove_file(temp.path().join(log));
+        }
         damage(&file);
         match open_error(temp.path()) {
             Error::Corrupt { path, reason } => {

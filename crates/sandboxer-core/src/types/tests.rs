@@ -40,7 +40,8 @@ fn the_shipped_types_set_a_default_and_nothing_stronger() {
     let names: Vec<_> = types.iter().map(|ty| ty.name.as_str()).collect();
     assert_eq!(names, ["fs-directory", "fs-file", "fs-mount"]);
     for ty in types.iter() {
-        assert_eq!((ty.default_strategy.as_str(), &ty.sandbox_strategy), ("copy_on_write", &None));
+        let default = if ty.name == "fs-file" { "copy_on_write" } else { "overlay" };
+        assert_eq!((ty.default_strategy.as_str(), &ty.sandbox_strategy), (default, &None));
         assert_eq!((ty.handler.as_str(), ty.origin.as_str()), ("file", "built-in"));
         assert!(!ty.summary.is_empty());
     }

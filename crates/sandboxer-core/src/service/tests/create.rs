@@ -24,7 +24,7 @@ fn a_sandbox_is_ready_described_and_logged() {
     let (manager, target) = world.one();
     let sandbox = &target.sandbox;
     assert_eq!((sandbox.name.as_str(), sandbox.state), ("proj", SandboxState::Ready));
-    assert_eq!(sandbox.workspaces[0].requested_strategy, "copy_on_write");
+    assert_eq!(sandbox.workspaces[0].requested_strategy, "overlay");
     assert!(sandbox.workspaces[0].reason.contains("default_strategy"), "{}", sandbox.workspaces[0].reason);
     assert!(!sandbox.workspaces[0].sandbox_ref.metadata.contains_key("unmade"));
     assert_eq!(manager.list(false).unwrap(), std::slice::from_ref(sandbox));
@@ -104,7 +104,7 @@ fn another_strategy_or_other_options_are_refused() {
     let x = world.resource("x");
     let with_strategy = |name: &str| CreateRequest { strategy: Some(name.into()), ..with_plan("p", &[&x]) };
     world.manager().get_or_create_sandbox(&with_strategy("filesystem_copy")).unwrap();
-    assert!(refusal(&world, &with_strategy("copy_on_write")).contains("filesystem_copy"));
+    assert!(refusal(&world, &with_strategy("overlay")).contains("filesystem_copy"));
     let mut request = with_plan("p", &[&x]);
     assert!(
         !world.manager().get_or_create_sandbox(&request).unwrap().created,
@@ -185,7 +185,7 @@ fn a_fallback_is_told() {
     *world.script.fall_back_to.lock().unwrap() = Some("filesystem_copy".into());
     let (_, target) = world.one();
     let workspace = &target.workspaces[0];
-    assert_eq!(workspace.requested_strategy, "copy_on_write");
+    assert_eq!(workspace.requested_strategy, "overlay");
     assert_eq!(workspace.sandbox_ref.strategy_name, "filesystem_copy");
     assert!(
         workspace.reason.ends_with("fell back to filesystem_copy: no reflinks here"),
@@ -201,7 +201,7 @@ fn a_fallback_that_was_ruled_out_is_undone() {
     let x = world.resource("x");
     let strict = CreateRequest { no_fallback: true, ..with_plan("p", &[&x]) };
     let error = world.manager().get_or_create_sandbox(&strict).unwrap_err();
-    let text = "isolation by copy_on_write is not available";
+    let text = "isolation by overlay is not available";
     assert!(error.to_string().starts_with(text) && error.to_string().contains("no reflinks"), "{error}");
     assert_eq!(world.leftovers(), [""; 0]);
     world.manager().get_or_create_sandbox(&with_plan("p", &[&x])).unwrap();

@@ -99,7 +99,7 @@ pub fn registry(script: &Arc<Script>) -> StrategyRegistry {
         parts: true,
         ..Capabilities::default()
     };
-    for name in ["copy_on_write", "filesystem_copy"] {
+    for name in ["overlay", "copy_on_write", "filesystem_copy"] {
         registry.register(entry(name, able.clone(), script)).unwrap();
     }
     registry.register(entry("none", Capabilities::default(), script)).unwrap();

@@ -26,7 +26,7 @@ fn a_sandbox_is_made_once_per_plan() {
     let handler = manager.handler("fs-directory").unwrap();
     let first = handler.create_sandbox(&plan("p"), &resource).unwrap();
     assert!(first.created && first.sandbox_path.is_dir());
-    assert_eq!(first.strategy, "copy_on_write");
+    assert_eq!(first.strategy, "overlay");
     let again = handler.create_sandbox(&plan("p"), &resource).unwrap();
     assert!(!again.created);
     assert_eq!((again.sandbox_id, again.sandbox_path), (first.sandbox_id.clone(), first.sandbox_path));
