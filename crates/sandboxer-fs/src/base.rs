@@ -40,15 +40,15 @@ pub struct Bases<'a> {
 }
 
 impl Bases<'_> {
-    /// The content that `entry` stands for at `path`. Every find is verified: by its hash, or by being the very inode.
+    /// The content that `entry` at `path` stands for. Every find is verified: by its hash, or by being the very inode.
     pub fn find(&self, path: &RelPath, entry: &Entry) -> Result<Option<Vec<u8>>> {
         if let Some(content) = pack::read(&self.home.join(PACK), entry) {
             return Ok(Some(content));
         }
-        let Some(base) = entry.base.filter(Stamp::is_file) else { return Ok(None) };
         if let Some(content) = self.preserved(path, entry) {
             return Ok(Some(content));
         }
+        let Some(base) = entry.base.filter(Stamp::is_file) else { return Ok(None) };
         for home in self.neighbours() {
             if let Some(content) = displaced(&home, &base, entry.hash)? {
                 return Ok(Some(content));
@@ -57,12 +57,12 @@ impl Bases<'_> {
         Ok(None)
     }
 
-    /// What an overlay keeps of what others replaced.
+    /// An overlay keeps what somebody else's commit replaced.
     fn preserved(&self, path: &RelPath, entry: &Entry) -> Option<Vec<u8>> {
         let preserve = Root::open(Places::new(self.home).preserve()).ok()?;
         let fd = preserve.find_parent(path).ok()??.open_file(path.name()).ok()?;
-        let content = read_all(fd, entry.base?.size).ok()?;
-        (Some(ContentHash::of(&content)) == entry.hash).then_some(content)
+        let content = read_all(fd.try_clone().ok()?, stamp_of_fd(&fd).ok()?.size).ok()?;
+        (entry.hash == Some(ContentHash::of(&content))).then_some(content)
     }
 
     /// This workspace and those beside it: a commit from one of them may have displaced what this one was made from.
