@@ -129,6 +129,49 @@ fn a_mount_that_was_taken_away_comes_back_with_everything() {
 }
 
 #[test]
+fn chosen_paths_are_found_in_a_mount_that_was_taken_away() {
+    for user in overlay_users() {
+        user.ok(&["create", "--name", "o"]);
+        user.inside("o", "echo new > new; echo more >> hello.txt; rm run.sh");
+        let commands = [
+            ["diff", "o", "new"],
+            ["diff", "o", "src/main.rs"],
+            ["diff", "o", "run.sh"],
+            ["read", "o", "src/main.rs"],
+            ["rollback", "o", "run.sh"],
+            ["commit", "o", "hello.txt"],
+        ];
+        for arguments in commands {
+            take_away(&user);
+            user.ok(&arguments);
+        }
+        assert_eq!(user.diff("o"), ["A new"]);
+    }
+}
+
+#[test]
+fn a_lost_database_loses_no_overlay() {
+    for user in overlay_users() {
+        for name in ["open", "parked"] {
+            user.ok(&["create", "--name", name]);
+            user.inside(name, "echo new > new");
+        }
+        user.ok(&["destroy", "parked"]);
+        take_away(&user);
+        for entry in fs::read_dir(user.world.path("home")).unwrap().map(|entry| entry.unwrap()) {
+            if entry.file_name().to_string_lossy().starts_with("state.db") {
+                fs::remove_file(entry.path()).unwrap();
+            }
+        }
+        assert_eq!(user.json(&["adopt"])["adopted"].as_array().unwrap().len(), 2);
+        user.ok(&["unpark", "parked"]);
+        for name in ["open", "parked"] {
+            assert_eq!(user.diff(name), ["A new"]);
+        }
+    }
+}
+
+#[test]
 fn what_somebody_still_works_in_is_not_mounted_twice() {
     for user in overlay_users() {
         user.ok(&["create", "--name", "o"]);

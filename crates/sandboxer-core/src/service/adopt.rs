@@ -82,10 +82,11 @@ impl SandboxManager {
     }
 }
 
+/// A path that leads through a process leads nowhere while that is not running.
 fn is_on_disk(workspace: &Workspace) -> bool {
     let sandbox_ref = &workspace.sandbox_ref;
     ["dir", "path"]
         .iter()
         .filter_map(|key| sandbox_ref.text(key))
-        .all(|path| std::path::Path::new(path).exists())
+        .all(|path| std::path::Path::new(path).symlink_metadata().is_ok())
 }
