@@ -80,10 +80,14 @@ fn processes() -> Vec<Process> {
     entries.filter_map(process).collect()
 }
 
-/// The uppers of the overlays that any namespace has mounted as the device `dev`, as far as this user may look.
-pub fn uppers(dev: u64) -> Vec<PathBuf> {
+/// Whether any namespace has something else mounted as the device `dev` than an overlay with this upper, as far as this user may
+/// look: numbers are used again, by filesystems of every kind.
+pub fn is_taken(dev: u64, upper: &Path) -> bool {
     let device = named(dev);
-    tables(&processes()).iter().flat_map(|table| uppers_of(table, &device)).collect()
+    tables(&processes()).iter().any(|table| {
+        let all = mounts_of(&String::from_utf8_lossy(table), &device).len();
+        all > uppers_of(table, &device).into_iter().filter(|other| other == upper).count()
+    })
 }
 
 /// The ids of the device's mounts, in every namespace that one of the processes is in.

@@ -253,10 +253,12 @@ fn lasting_holders(device: u64, upper: &Path) -> Vec<Holder> {
 /// Who still works in a mount that is gone. A device number that is mounted again, here or in another namespace, belongs to
 /// somebody else.
 fn old_holders(device: u64, upper: &Path) -> Vec<Holder> {
-    if device == 0 || mount::uppers(device).iter().any(|other| other != upper) {
+    if device == 0 || mount::is_taken(device, upper) {
         return Vec::new();
     }
-    mount::holders(device)
+    let holders = mount::holders(device);
+    // Looking takes a while, in which the number may have been taken.
+    if mount::is_taken(device, upper) { Vec::new() } else { holders }
 }
 
 fn own_namespace() -> u64 {
