@@ -172,6 +172,23 @@ fn a_lost_database_loses_no_overlay() {
 }
 
 #[test]
+fn gc_ends_the_keeper_of_what_nobody_owns() {
+    for user in overlay_users() {
+        user.ok(&["create", "--name", "orphan"]);
+        fs::remove_dir_all(user.world.path("home/sandboxes")).unwrap();
+        for file in ["state.db", "state.db-wal", "state.db-shm"] {
+            let _ = fs::remove_file(user.world.path("home").join(file));
+        }
+        user.ok(&["create", "--name", "own"]);
+        let removed = user.json(&["gc"]);
+        assert_eq!(removed["removed"].as_array().unwrap().len(), 1, "{removed}");
+        user.ok(&["destroy", "own"]);
+        let root = user.world.path("");
+        assert_eq!((remains::keepers(&root), remains::mounts(&root)), (vec![], vec![]));
+    }
+}
+
+#[test]
 fn what_somebody_still_works_in_is_not_mounted_twice() {
     for user in overlay_users() {
         user.ok(&["create", "--name", "o"]);

@@ -135,19 +135,8 @@ impl OverlayStrategy {
         self.end_keeper(home, spec)
     }
 
-    /// A keeper without a workspace has nothing to keep.
     fn end_keeper(&self, home: &Path, spec: &OverlaySpec) -> Result<()> {
-        let Some(id) = &spec.keeper else { return Ok(()) };
-        let others = neighbours::workspaces(&self.context.home);
-        let is_shared = |other: &PathBuf| {
-            other != home
-                && OverlaySpec::load(other)
-                    .is_ok_and(|spec| spec.is_some_and(|s| s.keeper.as_ref() == Some(id)))
-        };
-        if others.iter().any(is_shared) {
-            return Ok(());
-        }
-        self.mounts.keepers()?.end(id)
+        neighbours::end_keeper(&self.context.home, &self.mounts, home, spec)
     }
 
     /// Moves a workspace onto what the original is now; the answer says in `refreshed` what came of it.

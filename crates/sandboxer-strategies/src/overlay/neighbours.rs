@@ -107,15 +107,30 @@ pub fn workspaces(home: &Path) -> Vec<PathBuf> {
     inside.map(|entry| entry.path()).filter(is_ours).collect()
 }
 
-/// Removes what is left of a workspace or any other tree of the state directory: an overlay is unmounted first.
+/// Ends the keeper of the workspace at `home`, which belongs to the state directory `state`, unless it keeps another one too.
+pub fn end_keeper(state: &Path, mounts: &Mounts, home: &Path, spec: &OverlaySpec) -> Result<()> {
+    let Some(id) = &spec.keeper else { return Ok(()) };
+    let has_it = |other: &PathBuf| {
+        let spec = OverlaySpec::load(other).ok().flatten();
+        other != home && spec.is_some_and(|spec| spec.keeper.as_ref() == Some(id))
+    };
+    match workspaces(state).iter().any(has_it) {
+        true => Ok(()),
+        false => mounts.keepers()?.end(id),
+    }
+}
+
+/// Removes what is left of a workspace or any other tree of the state directory: an overlay is unmounted first, and a keeper
+/// that keeps nothing else ended.
 pub fn remove_workspace(path: &Path) -> Result<()> {
     if let Ok(Some(spec)) = OverlaySpec::load(path) {
         let lock = Mounts::lock(path)?;
-        let mounts =
-            keepers_home(path).map_or_else(|| Mounts::new(path, None), |home| Mounts::finding(&home));
+        let state = keepers_home(path);
+        let mounts = state.as_ref().map_or_else(|| Mounts::new(path, None), |state| Mounts::finding(state));
         if mounts.unmount(path, &spec, &lock)? == Unmounted::Busy {
             return Err(super::busy(path, &[]));
         }
+        state.map_or(Ok(()), |state| end_keeper(&state, &mounts, path, &spec))?;
     }
     sandboxer_fs::remove_tree(path)
 }
