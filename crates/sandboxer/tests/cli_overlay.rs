@@ -507,6 +507,26 @@ fn a_state_directory_on_an_overlay_puts_the_changes_elsewhere_or_falls_back() {
 }
 
 #[test]
+fn what_a_keeper_has_mounted_is_no_original() {
+    let Some(user) = User::ordinary() else { return };
+    user.ok(&["create", "--name", "o"]);
+    let path = user.ok(&["path", "o"]);
+    let other = user.world.path("user/state");
+    let inside = |arguments: &[&str], at: &Path| {
+        let mut command = user.sandbox();
+        Ran::of(command.args(arguments).env("SANDBOXER_HOME", &other).current_dir(at).output().unwrap())
+    };
+    let project = user.world.project();
+    for (at, arguments) in
+        [(&*project, &["create", path.trim_end()][..]), (Path::new(path.trim_end()), &["create"])]
+    {
+        let refused = inside(arguments, at);
+        assert_eq!(refused.code, 5, "{}{}", refused.stdout, refused.stderr);
+        assert!(refused.stderr.contains("name its original"), "{}", refused.stderr);
+    }
+}
+
+#[test]
 fn a_state_directory_inside_the_original_is_no_part_of_it() {
     for user in overlay_users() {
         let home = user.world.path("project/.state");

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Result, resolve};
@@ -61,14 +62,28 @@ fn percent_decoded(mut text: &[u8]) -> Option<Vec<u8>> {
 
 /// The path itself: absolute, without links and dots. A missing one is not found, with names that come near.
 pub(super) fn canonical(path: &Path) -> Result<PathBuf> {
-    std::fs::canonicalize(path).map_err(|error| match error.kind() {
+    let found = std::fs::canonicalize(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Error::NotFound {
             what: "resource",
             name: path.to_string_lossy().into_owned(),
             similar: neighbours(path),
         },
         _ => Error::io("resolve", path, error),
-    })
+    })?;
+    if identity(path) == identity(&found) { Ok(found) } else { Err(through_a_process(path)) }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    path.metadata().ok().map(|found| (found.dev(), found.ino()))
+}
+
+/// What a process has mounted for itself is reached through `/proc`, and has no path without that: its canonical one leads to
+/// whatever is there for everybody else.
+fn through_a_process(path: &Path) -> Error {
+    Error::Refused {
+        reason: format!("{} is mounted for another process alone", path.display()),
+        hint: Some("if it is a sandbox, name its original instead".to_owned()),
+    }
 }
 
 fn neighbours(path: &Path) -> Vec<String> {
