@@ -205,10 +205,19 @@ fn refuse_submounts(original: &Path, patterns: &Patterns) -> Result<()> {
 pub fn probe(scratch: &Path, program: Option<&Path>) -> [(&'static str, Result<(), String>); 2] {
     let scratch = scratch.ancestors().find(|d| d.is_dir()).unwrap_or(scratch);
     let tried = match ThrowAway::new(scratch) {
-        Ok(place) => (mount::try_host(&place.0), try_user(&place.0, program)),
+        Ok(place) => {
+            let shortly = |reason: String| shortly(&reason, &place.0);
+            (mount::try_host(&place.0).map_err(shortly), try_user(&place.0, program).map_err(shortly))
+        }
         Err(reason) => (Err(reason.clone()), Err(reason)),
     };
     [("on the host", tried.0), ("in a user namespace", tried.1)]
+}
+
+/// A reason without the names of directories that are gone by now.
+fn shortly(reason: &str, place: &Path) -> String {
+    let mounting = reason.strip_prefix("cannot mount overlay at ").and_then(|rest| rest.split_once("/at: "));
+    mounting.map_or(reason, |(_, why)| why).replace(&place.display().to_string(), "\u{2026}")
 }
 
 fn try_user(place: &Path, program: Option<&Path>) -> Result<(), String> {
@@ -257,6 +266,13 @@ mod tests {
         assert_eq!(NoWay::of(&off, home), NoWay { reason: "switched off".to_owned(), of_the_place: false });
         let other = NoWay::of(&Error::refused("it belongs to another user"), home);
         assert!(other.of_the_place && other.reason.contains("another user"));
+    }
+
+    #[test]
+    fn a_trial_is_told_of_without_its_directories() {
+        let told = |reason| shortly(reason, Path::new("/x/.sandboxer-try-1"));
+        assert_eq!(told("cannot mount overlay at /x/.sandboxer-try-1/try-2/at: No: why"), "No: why");
+        assert_eq!(told("cannot write /x/.sandboxer-try-1/y: No"), "cannot write \u{2026}/y: No");
     }
 
     #[test]

@@ -72,7 +72,8 @@ fn examine(app: &App) -> Result<Report, CliError> {
     let home = existing_ancestor(&app.places.home);
     let mut checks = vec![state_place(app, home), state_content(app, &settings), config, kernel(), user()];
     checks.extend(project(app, &here));
-    let strategies = strategies(&[home, &here]);
+    let scratch = settings.scratch.as_deref().map_or(home, existing_ancestor);
+    let strategies = strategies(&[scratch, &here]);
     let works = strategies.iter().any(|s| s.healthy && s.strategy != "none");
     let usable = checks.iter().all(|check| check.ok) && works;
     Ok(Report { usable, checks, strategies, settings: settings_report(&settings) })
