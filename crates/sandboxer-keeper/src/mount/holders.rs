@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, major, makedev, minor};
 
-use super::table::mounts_of;
+use super::table::{mounts_of, uppers_of};
 
 /// A process that keeps a mount busy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,15 +80,30 @@ fn processes() -> Vec<Process> {
     entries.filter_map(process).collect()
 }
 
+/// The uppers of the overlays that any namespace has mounted as the device `dev`, as far as this user may look.
+pub fn uppers(dev: u64) -> Vec<PathBuf> {
+    let device = named(dev);
+    tables(&processes()).iter().flat_map(|table| uppers_of(table, &device)).collect()
+}
+
 /// The ids of the device's mounts, in every namespace that one of the processes is in.
 fn mounts(processes: &[Process], dev: u64) -> HashSet<u64> {
-    let device = format!("{}:{}", major(dev), minor(dev));
+    let device = named(dev);
+    let tables = tables(processes);
+    tables.iter().flat_map(|table| mounts_of(&String::from_utf8_lossy(table), &device)).collect()
+}
+
+fn named(dev: u64) -> String {
+    format!("{}:{}", major(dev), minor(dev))
+}
+
+/// The mount tables of all namespaces that one of the processes is in.
+fn tables(processes: &[Process]) -> Vec<Vec<u8>> {
     let mut seen = HashSet::new();
     let namespaces = processes
         .iter()
         .filter(|process| fs::read_link(process.dir.join("ns/mnt")).is_ok_and(|name| seen.insert(name)));
-    let tables = namespaces.filter_map(|process| fs::read(process.dir.join("mountinfo")).ok());
-    tables.flat_map(|table| mounts_of(&String::from_utf8_lossy(&table), &device)).collect()
+    namespaces.filter_map(|process| fs::read(process.dir.join("mountinfo")).ok()).collect()
 }
 
 #[cfg(test)]

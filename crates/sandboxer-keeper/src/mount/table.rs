@@ -48,6 +48,17 @@ pub(super) fn mounts_of(table: &str, device: &str) -> Vec<u64> {
     table.lines().filter_map(id).collect()
 }
 
+/// The uppers of the overlays in a table whose device is `major:minor`.
+pub(super) fn uppers_of(table: &[u8], device: &str) -> Vec<PathBuf> {
+    let upper = |line: &[u8]| {
+        let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+        let options = fields.last().filter(|_| fields.get(2) == Some(&device.as_bytes()))?;
+        let value = options.split(|byte| *byte == b',').find_map(|o| o.strip_prefix(b"upperdir="))?;
+        Some(PathBuf::from(OsString::from_vec(unescaped(value))))
+    };
+    table.split(|byte| *byte == b'\n').filter_map(upper).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,6 +84,14 @@ mod tests {
             "36 35 0:41 / /a rw - overlay o rw\n37 35 0:4 / /b rw - x y rw\n38 1 0:41 / /c rw - o o rw\n";
         assert_eq!(mounts_of(table, "0:41"), [36, 38]);
         assert_eq!(mounts_of("garbage\n", "0:41"), [0u64; 0]);
+    }
+
+    #[test]
+    fn uppers_are_found_by_device() {
+        let table = br"36 35 0:41 / /a rw - overlay o rw,lowerdir+=/l,upperdir=/a\054b\040c/u,workdir=/w
+37 35 0:4 / /b rw - overlay o rw,upperdir=/no
+38 35 0:41 / /c rw - tmpfs t rw";
+        assert_eq!(uppers_of(table, "0:41"), [PathBuf::from("/a,b c/u")]);
     }
 
     #[test]

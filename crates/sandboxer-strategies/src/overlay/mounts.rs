@@ -26,6 +26,10 @@ use super::notices;
 const RETRIES: usize = 3;
 const RETRY_AFTER: Duration = Duration::from_millis(3);
 
+/// How often, and how far apart, it is looked whether somebody works in a mount that is gone.
+const LOOKS: u32 = 5;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
 /// Mounts the overlays of one state directory.
 pub struct Mounts {
     keepers: Option<Keepers>,
@@ -104,7 +108,7 @@ impl Mounts {
         let places = Places::new(home);
         refuse_strays(&places.merged())?;
         let before = Mounted::load(home);
-        refuse_second_mount(&before, &places.merged())?;
+        refuse_second_mount(&before, &places)?;
         let stack = Stack::open(&places)?;
         let was_open = fresh_work(&places.work())?;
         if was_open && before.boot != Clock::now().boot {
@@ -207,12 +211,13 @@ fn refuse_strays(merged: &Path) -> Result<()> {
     }
 }
 
-fn refuse_second_mount(before: &Mounted, merged: &Path) -> Result<()> {
+fn refuse_second_mount(before: &Mounted, places: &Places) -> Result<()> {
+    let merged = &places.merged();
     if before.boot.is_empty() || before.boot != Clock::now().boot {
         return Ok(());
     }
     let holders = match own_namespace() == before.namespace || !is_alive(before.namespace) {
-        true => old_holders(before.device),
+        true => lasting_holders(before.device, &places.upper()),
         false => {
             return Err(Error::Busy {
                 path: merged.to_path_buf(),
@@ -233,11 +238,22 @@ fn refuse_second_mount(before: &Mounted, merged: &Path) -> Result<()> {
     })
 }
 
-/// Who still works in a mount that is gone. A device number that is mounted again belongs to somebody else.
-fn old_holders(device: u64) -> Vec<Holder> {
-    let major_minor = format!(" {}:{} ", rustix::fs::major(device), rustix::fs::minor(device));
-    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    if device == 0 || table.lines().any(|line| line.contains(&major_minor)) {
+/// Who works in a mount that is gone, and still does after a moment: one that is just being made has its device before any table
+/// shows it.
+fn lasting_holders(device: u64, upper: &Path) -> Vec<Holder> {
+    for _ in 0..LOOKS {
+        if old_holders(device, upper).is_empty() {
+            return Vec::new();
+        }
+        std::thread::sleep(BETWEEN_LOOKS);
+    }
+    old_holders(device, upper)
+}
+
+/// Who still works in a mount that is gone. A device number that is mounted again, here or in another namespace, belongs to
+/// somebody else.
+fn old_holders(device: u64, upper: &Path) -> Vec<Holder> {
+    if device == 0 || mount::uppers(device).iter().any(|other| other != upper) {
         return Vec::new();
     }
     mount::holders(device)
