@@ -5,7 +5,7 @@ use std::fs;
 use sandboxer_core::model::{PlanId, Resource};
 
 use super::commits::change_everything;
-use super::fixture::{Fixture, Open, open_up};
+use super::fixture::{Fixture, Open};
 
 #[track_caller]
 fn clean(open: &Open<'_>) {
@@ -29,21 +29,14 @@ pub(super) fn twice(fixture: &Fixture) {
     clean(&open.reopened());
 }
 
-/// Where the sandbox is a mount, that goes first.
-fn unmount(open: &Open<'_>) {
-    open.fixture.end_keepers();
-    let _ = rustix::mount::unmount(open.path(""), rustix::mount::UnmountFlags::empty());
-    open_up(open.path("").parent().unwrap());
-}
-
 /// A clean-up that was killed half-way has removed some of it already.
 pub(super) fn after_half_of_it(fixture: &Fixture) {
     let open = fixture.open();
-    unmount(&open);
+    open.unmount();
     fs::remove_dir_all(open.path("")).unwrap();
     clean(&open);
     let open = fixture.open();
-    unmount(&open);
+    open.unmount();
     fs::remove_dir_all(open.path("").parent().unwrap()).unwrap();
     clean(&open);
 }

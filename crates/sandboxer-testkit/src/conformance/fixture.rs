@@ -47,7 +47,7 @@ impl Drop for Fixture {
 }
 
 /// Makes every directory below `dir` one that its owner can remove: the kernel leaves some of mode 0.
-pub(super) fn open_up(dir: &Path) {
+fn open_up(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|t| t.is_dir()) {
             let _ = fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o700));
@@ -79,10 +79,15 @@ impl Fixture {
         self
     }
 
+    /// The keepers of the state directory, where there are any.
+    pub fn keepers(&self) -> Option<Keepers> {
+        let program = self.program.as_ref()?;
+        Some(Keepers::new(&self.home.join("keepers"), program))
+    }
+
     /// Ends the keepers of the state directory, and with them what they mounted.
     pub fn end_keepers(&self) {
-        let Some(program) = &self.program else { return };
-        let keepers = Keepers::new(&self.home.join("keepers"), program);
+        let Some(keepers) = self.keepers() else { return };
         for (id, pid) in keepers.running() {
             let _ = keepers.end(&id).inspect_err(|e| eprintln!("keeper {id} ({pid}): {e}"));
         }
@@ -240,6 +245,17 @@ impl Open<'_> {
     pub fn path(&self, path: &str) -> PathBuf {
         let root = self.sandbox.sandbox_path().expect("a file tree has a `path`");
         if path.is_empty() { root } else { root.join(path) }
+    }
+
+    /// Where the sandbox is a mount, that is gone, as after a reboot; and so is its keeper.
+    pub fn unmount(&self) {
+        let home = self.path("").parent().unwrap().to_path_buf();
+        if let Some(keepers) = self.fixture.keepers() {
+            // Without a sandbox to serve, it goes by the name of the workspace.
+            keepers.end(&home.file_name().unwrap().to_string_lossy()).unwrap();
+        }
+        let _ = rustix::mount::unmount(self.path(""), rustix::mount::UnmountFlags::empty());
+        open_up(&home.join("work"));
     }
 
     /// The sandbox's tree, entry by entry.

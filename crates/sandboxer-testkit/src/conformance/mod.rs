@@ -18,6 +18,8 @@ mod gaps;
 mod hunks;
 mod lifecycle;
 mod metadata;
+mod neighbours;
+mod overlays;
 mod parts;
 mod pass_through;
 mod resolutions;
@@ -260,6 +262,32 @@ macro_rules! with_conformance_cases {
                 undo_outlives_parking [isolates parts undo file_tree];
                 parked_and_thrown_away [isolates parts file_tree];
                 an_unknown_part_removes_nothing [isolates parts file_tree];
+            }
+            overlays {
+                hand_edits_show_through [looks_through file_tree];
+                excluded_paths_show_through [looks_through file_tree];
+                unseen_edits_on_both_sides [looks_through file_tree];
+                an_unseen_edit_before_the_sandboxs [looks_through file_tree];
+                a_hand_deletion_of_an_edited_file [looks_through file_tree];
+                created_on_both_sides [looks_through file_tree];
+                a_swapped_directory [looks_through file_tree];
+                copied_up_and_unchanged [looks_through file_tree];
+            }
+            neighbours {
+                everything_looked_up_before [looks_through file_tree];
+                nothing_looked_up_before [looks_through file_tree];
+                some_looked_up_before [looks_through file_tree];
+                not_mounted [looks_through file_tree];
+                worked_in [looks_through file_tree];
+                commit_after_commit [looks_through file_tree];
+                an_undo_is_not_seen [looks_through file_tree undo];
+                own_changes_stay_what_they_are [looks_through file_tree];
+                rolled_back_to_what_it_saw [looks_through file_tree];
+                checkpoints_show_what_they_showed [looks_through file_tree checkpoints];
+                an_edit_of_it_is_a_conflict [looks_through file_tree];
+                merged_with_it_three_ways [looks_through file_tree keeps_base];
+                below_the_committer [looks_through file_tree];
+                above_the_committer [looks_through file_tree];
             }
             gaps {
                 chosen_hunks [no_hunks];
