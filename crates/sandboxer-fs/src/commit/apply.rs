@@ -15,6 +15,7 @@ use sandboxer_core::{Error, Result};
 
 use super::journal::{Dress, Journal, Outcome, Step};
 use crate::copy::{Transfer, copy_file, timestamps};
+use crate::list;
 use crate::manifest::Edits;
 use crate::pool;
 use crate::root::{Dir, Root};
@@ -29,6 +30,7 @@ pub fn apply(journal: &Journal, original: &Root, parking: &Path) -> Result<(Outc
         original,
         stage: Root::open(&journal.stage).ok(),
         parking,
+        graves: journal.graves().and_then(|graves| Root::open(graves).ok()),
         prefix: journal.digest.rsplit(':').next().unwrap_or_default().chars().take(8).collect(),
         placed: placed(journal),
         outcome: Outcome::default(),
@@ -46,6 +48,8 @@ struct Run<'a> {
     /// Gone where an earlier run got as far as removing it: then every step was done.
     stage: Option<Root>,
     parking: &'a Path,
+    /// Where somebody still needs directories that are removed.
+    graves: Option<Root>,
     /// Tells the parked files of this commit from those of others.
     prefix: String,
     /// What comes to each path.
@@ -147,7 +151,10 @@ impl Run<'_> {
             return self.look_aside(&aside, &parent, path, old);
         };
         if now.is_dir() && old.is_dir() {
-            return remove_dir(&parent, path.name());
+            return match &self.graves {
+                Some(graves) => self.bury(number, &parent, path, graves),
+                None => remove_dir(&parent, path.name()),
+            };
         }
         // A directory that made way for something else, before a crash.
         if old.is_dir() && self.placed.get(path).is_some_and(|new| now.same_inode(new)) {
@@ -161,6 +168,24 @@ impl Run<'_> {
         let moved = fs::renameat(&parent, path.name(), stage, aside.as_str());
         moved.map_err(|e| Error::io("remove", self.original.shown(path), e))?;
         self.look_aside(&aside, &parent, path, old)
+    }
+
+    /// Moves an empty directory to where it stays for those who still look at it.
+    fn bury(&self, number: usize, parent: &Dir, path: &RelPath, graves: &Root) -> Result<Done> {
+        let failed = |e| Error::io("remove directory", self.original.shown(path), e);
+        if !is_empty(parent, path.name())? {
+            return Ok(Done::No(NOT_EMPTY));
+        }
+        let grave = format!("{}-{number}", self.prefix);
+        crate::remove_entry(&graves.as_dir()?, grave.as_bytes())?;
+        fs::renameat(parent, path.name(), graves, grave.as_str()).map_err(failed)?;
+        if is_empty(&graves.as_dir()?, grave.as_bytes())? {
+            return Ok(Done::Yes);
+        }
+        // Something came between the look and the move.
+        let back = fs::renameat_with(graves, grave.as_str(), parent, path.name(), RenameFlags::NOREPLACE);
+        back.map_err(|e| Error::io("put back", self.original.shown(path), e))?;
+        Ok(Done::No(NOT_EMPTY))
     }
 
     /// Whether what was moved aside, now or before a crash, is what was meant; if not, it goes back.
@@ -265,6 +290,10 @@ impl Run<'_> {
     }
 }
 
+fn is_empty(parent: &Dir, name: &[u8]) -> Result<bool> {
+    Ok(list::names_and_types(&parent.dir(name)?)?.is_empty())
+}
+
 /// Whether a filesystem, or a kernel, knows renames only without flags.
 pub(super) fn cannot_flag(error: Errno) -> bool {
     matches!(error, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
@@ -327,12 +356,12 @@ fn is_new(now: &Stamp, new: &Stamp) -> bool {
     (now.is_dir() && new.is_dir()) || now.same_state(new)
 }
 
+const NOT_EMPTY: &str = "holds entries in the original that the sandbox does not know";
+
 fn remove_dir(parent: &Dir, name: &[u8]) -> Result<Done> {
     match fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(Done::Yes),
-        Err(Errno::NOTEMPTY | Errno::EXIST) => {
-            Ok(Done::No("holds entries in the original that the sandbox does not know"))
-        }
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(Done::No(NOT_EMPTY)),
         Err(e) => Err(Error::io("remove directory", parent.shown(name), e)),
     }
 }

@@ -41,6 +41,24 @@ pub struct Journal {
     pub rebased: Vec<(RelPath, Option<Entry>)>,
 }
 
+/// Where the stage is in a workspace's own directory.
+pub const STAGE: &str = "stage";
+
+impl Journal {
+    /// Where directories go that are removed from the original while an overlay shows them: a mount lists nothing of a directory that one of its
+    /// layers has lost, not even what it has copied. The directory is there when somebody needs it. `None` where the stage
+    /// is not beside the workspaces, and nothing can be moved there.
+    pub fn graves(&self) -> Option<PathBuf> {
+        let home = self.stage.parent().filter(|_| self.stage.ends_with(STAGE))?;
+        Some(home.parent()?.join("graves"))
+    }
+
+    /// Whether directories are removed.
+    pub fn removes_directories(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Delete { old, .. } if old.is_dir()))
+    }
+}
+
 /// A file of the copy that is to become what was committed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settle {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use sandboxer_core::{Error, Result};
 
+use super::journal::STAGE;
 use crate::durable;
 use crate::filter::RESERVED;
 use crate::root::Root;
@@ -23,7 +24,7 @@ impl Stage {
         let hidden = format!("{}stage-{name}", String::from_utf8_lossy(RESERVED));
         let beside = original.path().parent().map(|parent| (parent.to_path_buf(), parent.join(&hidden)));
         let inside = (original.path().to_path_buf(), original.path().join(&hidden));
-        let own = (home.to_path_buf(), home.join("stage"));
+        let own = (home.to_path_buf(), home.join(STAGE));
         let mut reasons = Vec::new();
         for (parent, path) in [Some(own), beside, Some(inside)].into_iter().flatten() {
             match try_stage(original, &parent, &path, note) {

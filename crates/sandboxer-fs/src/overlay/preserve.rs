@@ -103,7 +103,15 @@ impl Watcher {
         }
         base.rewrite(edits)?;
         match &self.merged {
-            Some(merged) => take_over(&base, &Root::open(merged)?, &changes),
+            Some(merged) => {
+                let merged = Root::open(merged)?;
+                take_over(&base, &merged, &changes)?;
+                match journal.graves() {
+                    Some(_) => Ok(()),
+                    // What they hold comes first.
+                    None => changes.leaving.iter().rev().try_for_each(|path| detach(&base, &merged, path)),
+                }
+            }
             None => Ok(()),
         }
     }
@@ -299,12 +307,12 @@ fn take_over(base: &OverlayBase<'_>, merged: &Root, changes: &Changes) -> Result
         touch(&parent, path.name(), &stamp)
             .map_err(|e| Error::io("keep for another sandbox", merged.shown(path), e))?;
     }
-    // What they hold comes first.
-    changes.leaving.iter().rev().try_for_each(|path| detach(base, merged, path))
+    Ok(())
 }
 
 /// Makes a directory the mount's own. One that is merged with a directory which is then removed could not be listed any more, so
-/// everything in it moves to a new one that takes its place.
+/// everything in it moves to a new one that takes its place. Whoever works in it loses it: hence only where the removed
+/// directory cannot be kept (see [`Journal::graves`]).
 fn detach(base: &OverlayBase<'_>, merged: &Root, path: &RelPath) -> Result<()> {
     let (Some(parent), Ok(dir)) = (merged.find_parent(path)?, merged.open_dir(path)) else { return Ok(()) };
     if base.original.open_dir(path).is_err() || is_opaque(base, path)? {

@@ -287,7 +287,8 @@ impl SandboxStrategy for OverlayStrategy {
         }
         drop(self.phases.let_go(&home));
         sweeper::finish(&Places::new(&home))?;
-        sandboxer_fs::remove_tree(&home)
+        sandboxer_fs::remove_tree(&home)?;
+        Watchers::of(&self.context).clear_graves()
     }
 }
 

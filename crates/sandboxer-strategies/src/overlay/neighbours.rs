@@ -1,10 +1,11 @@
 //! The other overlays of a state directory, which a commit must not change under their users' eyes.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sandboxer_core::Result;
 use sandboxer_core::registry::StrategyContext;
+use sandboxer_core::{Error, Result};
 use sandboxer_fs::commit::Journal;
 use sandboxer_fs::overlay::preserve::Watcher;
 use sandboxer_fs::overlay::space::OverlaySpec;
@@ -47,12 +48,40 @@ impl Watchers {
 impl Neighbours for Watchers {
     fn keep_old(&self, committer: &Path, original: &Root, journal: &Journal) -> Result<()> {
         let watchers = self.looking_at(original.path(), committer)?;
-        watchers.iter().try_for_each(|(watcher, _)| watcher.keep_old(original, journal))
+        watchers.iter().try_for_each(|(watcher, _)| watcher.keep_old(original, journal))?;
+        let is_mounted = watchers.iter().any(|(watcher, _)| watcher.merged.is_some());
+        match journal.graves() {
+            Some(graves) if is_mounted && journal.removes_directories() => {
+                std::fs::create_dir_all(&graves).map_err(|e| Error::io("create directory", &graves, e))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn hide_new(&self, committer: &Path, original: &Root, journal: &Journal) -> Result<()> {
         let watchers = self.looking_at(original.path(), committer)?;
         watchers.iter().try_for_each(|(watcher, _)| watcher.hide_new(original, journal))
+    }
+}
+
+impl Watchers {
+    /// Forgets directories that were removed from originals while overlays showed them, once no overlay is mounted any more.
+    pub fn clear_graves(&self) -> Result<()> {
+        let all = workspaces(&self.home);
+        let places: BTreeSet<PathBuf> =
+            all.iter().filter_map(|home| Some(home.parent()?.join("graves"))).collect();
+        let own = scratch::in_state(&self.home).join("graves");
+        let graves: Vec<PathBuf> = places.into_iter().chain([own]).filter(|place| place.exists()).collect();
+        if graves.is_empty() {
+            return Ok(());
+        }
+        for home in all {
+            let spec = OverlaySpec::load(&home)?;
+            if spec.is_some_and(|spec| !matches!(self.mounts.reached(&home, &spec), Ok(None))) {
+                return Ok(());
+            }
+        }
+        graves.iter().try_for_each(|place| sandboxer_fs::remove_tree(place))
     }
 }
 
