@@ -101,6 +101,7 @@ impl Watcher {
                 None => hide_before(&base, &shelf, path, &mut edits)?,
             }
         }
+        note_directories(&base, changes.paths.iter(), &mut edits)?;
         base.rewrite(edits)?;
         match &self.merged {
             Some(merged) => {
@@ -153,6 +154,33 @@ impl Watcher {
 /// Whether a layer has anything, a whiteout included, at `path`.
 fn in_layers(base: &OverlayBase<'_>, path: &RelPath) -> bool {
     base.layers.iter().any(|layer| layer.root.stamp(path).is_ok_and(|found| found.is_some()))
+}
+
+/// Notes what the directories are that a commit is about to write to: afterwards their times would say that anybody may have changed
+/// them.
+fn note_directories<'p>(
+    base: &OverlayBase<'_>,
+    paths: impl Iterator<Item = &'p RelPath>,
+    edits: &mut Edits,
+) -> Result<()> {
+    let parents: BTreeSet<RelPath> = paths.filter_map(RelPath::parent).collect();
+    for dir in parents {
+        if edits.contains_key(&dir) || says(&base.recorded, &dir) != Says::Silent {
+            continue;
+        }
+        let entry = base.in_original(&dir)?;
+        if entry.as_ref().and_then(|e| e.base).is_some_and(|stamp| stamp.is_dir() && stamp.is_known()) {
+            edits.insert(dir, entry);
+        }
+    }
+    Ok(())
+}
+
+/// The same for a commit of the workspace itself.
+pub(super) fn note_own_directories(base: &OverlayBase<'_>, journal: &Journal) -> Result<()> {
+    let mut edits = Edits::new();
+    note_directories(base, journal.steps.iter().map(Step::path), &mut edits)?;
+    base.rewrite(edits)
 }
 
 /// Keeps the old entry at `path`, and notes it as the base.

@@ -185,6 +185,7 @@ impl Space for OverlaySpace {
     fn finish(&self, logged: &Logged) -> Result<CommitResult> {
         if let Some(prepared) = Journal::load(&self.pair.files().prepared())? {
             preserve::keep_for_checkpoints(&self.spec, &self.places, &prepared)?;
+            preserve::note_own_directories(&self.overlay_base()?, &prepared)?;
         }
         finish(self, logged)
     }
