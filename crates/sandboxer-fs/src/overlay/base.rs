@@ -83,6 +83,8 @@ impl OverlayBase<'_> {
 
     fn sources(&self, touched: &Touched) -> Result<Sources> {
         let mut sources = Sources { inos: touched.lower_inos.clone(), ..Sources::default() };
+        // What a commit has replaced since.
+        self.recorded.values().flatten().filter_map(|entry| entry.base).for_each(|stamp| sources.add(&stamp));
         let mut hidden = Vec::new();
         for (path, facts) in &touched.paths {
             let Some(stamp) = self.original.stamp(path)? else { continue };
@@ -111,12 +113,13 @@ impl OverlayBase<'_> {
         Ok(!(is_it(self.original)? || is_it(&self.preserve)?))
     }
 
-    /// Whether the original has another directory than the one that is written down.
+    /// Whether the original has another directory than the one that is written down, and that by nobody's commit.
     fn is_another_directory(&self, path: &RelPath, recorded: Option<&Entry>) -> Result<bool> {
         let Some(was) = recorded.and_then(|e| e.base).filter(|s| s.is_dir() && s.is_known()) else {
             return Ok(false);
         };
-        Ok(self.original.stamp(path)?.is_some_and(|now| now.is_dir() && !now.same_inode(&was)))
+        let is_another = self.original.stamp(path)?.is_some_and(|now| now.is_dir() && !now.same_inode(&was));
+        Ok(is_another && self.preserve.stamp(path)?.is_none())
     }
 
     /// Whether the directory at `path` was moved there since the instant. What is moved keeps its mtime and gets a ctime, and so does the
