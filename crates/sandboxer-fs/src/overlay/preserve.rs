@@ -183,6 +183,26 @@ pub(super) fn note_own_directories(base: &OverlayBase<'_>, journal: &Journal) ->
     base.rewrite(edits)
 }
 
+/// For an undo: the workspace goes on showing what it shows, of which some may be the original's alone by now.
+pub(super) fn keep_own(base: &OverlayBase<'_>, merged: &Root, journal: &Journal) -> Result<()> {
+    let here = base.original.path();
+    take_over(base, merged, &Changes::of(journal, here, here, &Filter::all()))
+}
+
+/// The same for what it does not show, once that is back in the original.
+pub(super) fn hide_own(base: &OverlayBase<'_>, merged: &Root, journal: &Journal) -> Result<()> {
+    for step in &journal.steps {
+        let Step::Place { path, old: None, .. } = step else { continue };
+        if !in_layers(base, path)
+            && base.preserve.stamp(path)?.is_none()
+            && base.original.stamp(path)?.is_some()
+        {
+            hide(merged, path)?;
+        }
+    }
+    Ok(())
+}
+
 /// Keeps the old entry at `path`, and notes it as the base.
 fn keep(base: &OverlayBase<'_>, shelf: &Shelf<'_>, path: &RelPath, edits: &mut Edits) -> Result<()> {
     let recorded = match says(&base.recorded, path) {

@@ -49,7 +49,9 @@ impl Neighbours for Watchers {
     fn keep_old(&self, committer: &Path, original: &Root, journal: &Journal) -> Result<()> {
         let watchers = self.looking_at(original.path(), committer)?;
         watchers.iter().try_for_each(|(watcher, _)| watcher.keep_old(original, journal))?;
-        let is_mounted = watchers.iter().any(|(watcher, _)| watcher.merged.is_some());
+        // An undo removes what the committer itself goes on showing.
+        let is_own = journal.undoes.is_some() && OverlaySpec::load(committer)?.is_some();
+        let is_mounted = is_own || watchers.iter().any(|(watcher, _)| watcher.merged.is_some());
         match journal.graves() {
             Some(graves) if is_mounted && journal.removes_directories() => {
                 std::fs::create_dir_all(&graves).map_err(|e| Error::io("create directory", &graves, e))
