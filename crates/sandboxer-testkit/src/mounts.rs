@@ -107,6 +107,20 @@ impl Drop for Mounted {
     }
 }
 
+/// Detaches whatever is mounted below a directory when it is dropped: a test that failed must not keep its directory.
+#[derive(Debug)]
+pub struct DetachBelow(pub PathBuf);
+
+impl Drop for DetachBelow {
+    fn drop(&mut self) {
+        let mut mounts = sandboxer_keeper::mount::submounts(&self.0).unwrap_or_default();
+        mounts.sort();
+        for mount in mounts.iter().rev() {
+            let _ = rustix::mount::unmount(mount, rustix::mount::UnmountFlags::DETACH);
+        }
+    }
+}
+
 fn image(dir: &Path, bytes: u64, mkfs: &[&str]) -> Result<Vec<String>, String> {
     let image = dir.join(IMAGE);
     File::create(&image).unwrap().set_len(bytes).unwrap();

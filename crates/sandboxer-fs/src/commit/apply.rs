@@ -152,7 +152,7 @@ impl Run<'_> {
         };
         if now.is_dir() && old.is_dir() {
             return match &self.graves {
-                Some(graves) => self.bury(number, &parent, path, graves),
+                Some(graves) => self.bury(&parent, path, &now, graves),
                 None => remove_dir(&parent, path.name()),
             };
         }
@@ -171,13 +171,13 @@ impl Run<'_> {
     }
 
     /// Moves an empty directory to where it stays for those who still look at it.
-    fn bury(&self, number: usize, parent: &Dir, path: &RelPath, graves: &Root) -> Result<Done> {
+    fn bury(&self, parent: &Dir, path: &RelPath, now: &Stamp, graves: &Root) -> Result<Done> {
         let failed = |e| Error::io("remove directory", self.original.shown(path), e);
         if !is_empty(parent, path.name())? {
             return Ok(Done::No(NOT_EMPTY));
         }
-        let grave = format!("{}-{number}", self.prefix);
-        crate::remove_entry(&graves.as_dir()?, grave.as_bytes())?;
+        // Nothing else on this filesystem has that number, for as long as the directory lies there.
+        let grave = now.ino.to_string();
         fs::renameat(parent, path.name(), graves, grave.as_str()).map_err(failed)?;
         if is_empty(&graves.as_dir()?, grave.as_bytes())? {
             return Ok(Done::Yes);

@@ -8,7 +8,7 @@ use sandboxer_core::{Error, Result};
 use super::instant::Instant;
 use super::layer::{Layer, Origin};
 use super::records::{Recorded, Records, Says, says};
-use super::touched::{Facts, touched};
+use super::touched::{Facts, Touched, touched};
 use crate::base::Base;
 use crate::diff::{Candidate, Comparison, Scan};
 use crate::list;
@@ -81,13 +81,26 @@ impl OverlayBase<'_> {
         Ok(paths)
     }
 
-    fn sources(&self, touched: &BTreeMap<RelPath, Facts>) -> Result<Sources> {
-        let mut sources = Sources::default();
-        for (path, facts) in touched {
+    fn sources(&self, touched: &Touched) -> Result<Sources> {
+        let mut sources = Sources { inos: touched.lower_inos.clone(), ..Sources::default() };
+        // What a commit has replaced since.
+        self.recorded.values().flatten().filter_map(|entry| entry.base).for_each(|stamp| sources.add(&stamp));
+        let mut hidden = Vec::new();
+        for (path, facts) in &touched.paths {
             let Some(stamp) = self.original.stamp(path)? else { continue };
-            sources.inos.insert(stamp.ino);
-            sources.ages.insert((stamp.mtime, stamp.size));
+            sources.add(&stamp);
             sources.linked.extend(facts.links.map(|(ino, ..)| ino));
+            if stamp.is_dir() && (!facts.entry || facts.hides_below()) {
+                hidden.push(path);
+            }
+        }
+        // Most of the time nothing came out of a directory that is gone.
+        let is_found = |origin: Origin| origin.ino.is_some_and(|ino| sources.inos.contains(&ino));
+        if touched.paths.values().filter_map(|facts| facts.origin).all(is_found) {
+            return Ok(sources);
+        }
+        for path in hidden {
+            self.below(path)?.values().filter_map(|entry| entry.base).for_each(|stamp| sources.add(&stamp));
         }
         Ok(sources)
     }
@@ -98,6 +111,15 @@ impl OverlayBase<'_> {
         let Some(ino) = origin.ino else { return self.was_put_here(path) };
         let is_it = |root: &Root| root.stamp(path).map(|found| found.is_some_and(|stamp| stamp.ino == ino));
         Ok(!(is_it(self.original)? || is_it(&self.preserve)?))
+    }
+
+    /// Whether the original has another directory than the one that is written down, and that by nobody's commit.
+    fn is_another_directory(&self, path: &RelPath, recorded: Option<&Entry>) -> Result<bool> {
+        let Some(was) = recorded.and_then(|e| e.base).filter(|s| s.is_dir() && s.is_known()) else {
+            return Ok(false);
+        };
+        let is_another = self.original.stamp(path)?.is_some_and(|now| now.is_dir() && !now.same_inode(&was));
+        Ok(is_another && self.preserve.stamp(path)?.is_none())
     }
 
     /// Whether the directory at `path` was moved there since the instant. What is moved keeps its mtime and gets a ctime, and so does the
@@ -139,6 +161,13 @@ struct Sources {
     linked: HashSet<u64>,
 }
 
+impl Sources {
+    fn add(&mut self, stamp: &Stamp) {
+        self.inos.insert(stamp.ino);
+        self.ages.insert((stamp.mtime, stamp.size));
+    }
+}
+
 /// The attributes of an entry, as far as they may be read.
 pub(super) fn attributes(parent: &Dir, name: &[u8]) -> Result<xattrs::Xattrs> {
     use rustix::fs::OFlags;
@@ -165,7 +194,7 @@ impl Base for OverlayBase<'_> {
     fn scan(&self, comparison: &Comparison<'_>) -> Result<Scan> {
         let layers: Vec<&Layer> = self.layers.iter().collect();
         let all = touched(&layers, comparison.threads, comparison.cancel)?;
-        let sources = self.sources(&all.paths)?;
+        let sources = self.sources(&all)?;
         let mut run = Run {
             base: self,
             comparison,
@@ -236,6 +265,9 @@ impl Run<'_> {
         let is_recorded = says(&self.base.recorded, path) != Says::Silent;
         let base = self.base.find(path)?;
         if is_recorded {
+            if self.base.is_another_directory(path, base.as_ref())? {
+                self.swapped.insert(path.clone());
+            }
             return Ok(base);
         }
         let in_swapped = path.parent().is_some_and(|parent| self.swapped.contains(&parent));

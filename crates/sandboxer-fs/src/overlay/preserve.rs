@@ -14,7 +14,7 @@ use sandboxer_core::model::{NodeType, RelPath};
 use sandboxer_core::{Error, Result};
 
 use super::base::OverlayBase;
-use super::layer::Layer;
+use super::layer::{Layer, Meaning};
 use super::records::{Records, Says, says};
 use super::space::OverlaySpec;
 use super::stack::{Places, Stack};
@@ -23,8 +23,9 @@ use crate::base::Base;
 use crate::clone::{dress_dir, make_link};
 use crate::commit::{Journal, Step};
 use crate::copy::{Meta, Transfer, copy_file};
-use crate::filter::Filter;
+use crate::filter::{Filter, RESERVED};
 use crate::hash::ContentHash;
+use crate::list;
 use crate::manifest::Edits;
 use crate::root::{Dir, Root};
 use crate::stamp::Stamp;
@@ -41,16 +42,33 @@ pub struct Watcher {
 }
 
 /// What a journal touches, in one workspace's own paths.
-fn changes(journal: &Journal, original: &Path, watched: &Path, filter: &Filter) -> BTreeSet<RelPath> {
-    let seen = |step: &Step| {
-        let is_dir = match step {
-            Step::Place { new, .. } => new.is_dir(),
-            Step::Delete { old, .. } | Step::Dress { old, .. } => old.is_dir(),
-        };
-        let path = seen_from(watched, &original.join(step.path().as_path()))?;
-        filter.passes_all(&path, is_dir).then_some(path)
-    };
-    journal.steps.iter().filter_map(seen).collect()
+struct Changes {
+    /// Everything.
+    paths: BTreeSet<RelPath>,
+    /// Directories that go, for good or for something else.
+    leaving: BTreeSet<RelPath>,
+}
+
+impl Changes {
+    fn of(journal: &Journal, original: &Path, watched: &Path, filter: &Filter) -> Self {
+        let mut changes = Self { paths: BTreeSet::new(), leaving: BTreeSet::new() };
+        for step in &journal.steps {
+            let Some(path) = seen_from(watched, &original.join(step.path().as_path())) else { continue };
+            let (is_dir, goes) = match step {
+                Step::Place { old, new, .. } => (new.is_dir(), old.is_some_and(|old| old.is_dir())),
+                Step::Delete { old, .. } => (old.is_dir(), old.is_dir()),
+                Step::Dress { old, .. } => (old.is_dir(), false),
+            };
+            if !filter.passes_all(&path, is_dir) {
+                continue;
+            }
+            if goes {
+                changes.leaving.insert(path.clone());
+            }
+            changes.paths.insert(path);
+        }
+        changes
+    }
 }
 
 /// `path` below `root`; `None` where it is not below it.
@@ -67,8 +85,8 @@ impl Watcher {
     /// Keeps what the journal is about to change. The journal is of a commit to `original`.
     pub fn keep_old(&self, original: &Root, journal: &Journal) -> Result<()> {
         let filter = Filter::new(&self.spec.patterns)?;
-        let paths = changes(journal, original.path(), &self.spec.original, &filter);
-        if paths.is_empty() {
+        let changes = Changes::of(journal, original.path(), &self.spec.original, &filter);
+        if changes.paths.is_empty() {
             return Ok(());
         }
         let watched = Root::open(&self.spec.original)?;
@@ -77,15 +95,24 @@ impl Watcher {
         let from = View { layers: vec![&preserve], bottom: &watched };
         let shelf = Shelf { from, to: Root::open(self.places().preserve())? };
         let mut edits = Edits::new();
-        for path in &paths {
+        for path in &changes.paths {
             match watched.stamp(path)? {
                 Some(_) => keep(&base, &shelf, path, &mut edits)?,
                 None => hide_before(&base, &shelf, path, &mut edits)?,
             }
         }
+        note_directories(&base, changes.paths.iter(), &mut edits)?;
         base.rewrite(edits)?;
         match &self.merged {
-            Some(merged) => copy_up(&base, &Root::open(merged)?, &paths),
+            Some(merged) => {
+                let merged = Root::open(merged)?;
+                take_over(&base, &merged, &changes)?;
+                match journal.graves() {
+                    Some(_) => Ok(()),
+                    // What they hold comes first.
+                    None => changes.leaving.iter().rev().try_for_each(|path| detach(&base, &merged, path)),
+                }
+            }
             None => Ok(()),
         }
     }
@@ -94,10 +121,10 @@ impl Watcher {
     pub fn hide_new(&self, original: &Root, journal: &Journal) -> Result<()> {
         let Some(merged) = &self.merged else { return Ok(()) };
         let filter = Filter::new(&self.spec.patterns)?;
-        let paths = changes(journal, original.path(), &self.spec.original, &filter);
+        let changes = Changes::of(journal, original.path(), &self.spec.original, &filter);
         let (merged, watched) = (Root::open(merged)?, Root::open(&self.spec.original)?);
         let base = self.base(&watched)?;
-        for path in paths.iter().filter(|path| !in_layers(&base, path)) {
+        for path in changes.paths.iter().filter(|path| !in_layers(&base, path)) {
             let Says::Here(None) = says(&base.recorded, path) else { continue };
             if watched.stamp(path)?.is_some() {
                 hide(&merged, path)?;
@@ -127,6 +154,53 @@ impl Watcher {
 /// Whether a layer has anything, a whiteout included, at `path`.
 fn in_layers(base: &OverlayBase<'_>, path: &RelPath) -> bool {
     base.layers.iter().any(|layer| layer.root.stamp(path).is_ok_and(|found| found.is_some()))
+}
+
+/// Notes what the directories are that a commit is about to write to: afterwards their times would say that anybody may have changed
+/// them.
+fn note_directories<'p>(
+    base: &OverlayBase<'_>,
+    paths: impl Iterator<Item = &'p RelPath>,
+    edits: &mut Edits,
+) -> Result<()> {
+    let parents: BTreeSet<RelPath> = paths.filter_map(RelPath::parent).collect();
+    for dir in parents {
+        if edits.contains_key(&dir) || says(&base.recorded, &dir) != Says::Silent {
+            continue;
+        }
+        let entry = base.in_original(&dir)?;
+        if entry.as_ref().and_then(|e| e.base).is_some_and(|stamp| stamp.is_dir() && stamp.is_known()) {
+            edits.insert(dir, entry);
+        }
+    }
+    Ok(())
+}
+
+/// The same for a commit of the workspace itself.
+pub(super) fn note_own_directories(base: &OverlayBase<'_>, journal: &Journal) -> Result<()> {
+    let mut edits = Edits::new();
+    note_directories(base, journal.steps.iter().map(Step::path), &mut edits)?;
+    base.rewrite(edits)
+}
+
+/// For an undo: the workspace goes on showing what it shows, of which some may be the original's alone by now.
+pub(super) fn keep_own(base: &OverlayBase<'_>, merged: &Root, journal: &Journal) -> Result<()> {
+    let here = base.original.path();
+    take_over(base, merged, &Changes::of(journal, here, here, &Filter::all()))
+}
+
+/// The same for what it does not show, once that is back in the original.
+pub(super) fn hide_own(base: &OverlayBase<'_>, merged: &Root, journal: &Journal) -> Result<()> {
+    for step in &journal.steps {
+        let Step::Place { path, old: None, .. } = step else { continue };
+        if !in_layers(base, path)
+            && base.preserve.stamp(path)?.is_none()
+            && base.original.stamp(path)?.is_some()
+        {
+            hide(merged, path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Keeps the old entry at `path`, and notes it as the base.
@@ -239,15 +313,15 @@ impl Shelf<'_> {
 /// For a commit of the workspace itself: its checkpoints go on showing what they showed. One layer of old entries lies below all of them.
 pub(super) fn keep_for_checkpoints(spec: &OverlaySpec, places: &Places, journal: &Journal) -> Result<()> {
     let mut stack = Stack::load(places)?;
-    let paths = changes(journal, &spec.original, &spec.original, &Filter::all());
-    if stack.checkpoints.is_empty() || paths.is_empty() {
+    let changes = Changes::of(journal, &spec.original, &spec.original, &Filter::all());
+    if stack.checkpoints.is_empty() || changes.paths.is_empty() {
         return Ok(());
     }
     let (id, layer) = stack.new_layer(places)?;
     let (preserve, original) = (Layer::open(&places.preserve(), spec.marks)?, Root::open(&spec.original)?);
     let from = View { layers: vec![&preserve], bottom: &original };
     let shelf = Shelf { from, to: Root::open(&layer)? };
-    for path in &paths {
+    for path in &changes.paths {
         if shelf.put(path)?.is_none() {
             shelf.white_out(path)?;
         }
@@ -273,15 +347,44 @@ pub(super) fn forget_preserved(places: &Places, journal: &Journal) -> Result<()>
     Ok(())
 }
 
-/// Has the mount copy up what it still takes from the original.
-fn copy_up(base: &OverlayBase<'_>, merged: &Root, paths: &BTreeSet<RelPath>) -> Result<()> {
-    for path in paths.iter().filter(|path| !in_layers(base, path)) {
+/// Has the mount take for its own what it still has from the original.
+fn take_over(base: &OverlayBase<'_>, merged: &Root, changes: &Changes) -> Result<()> {
+    for path in changes.paths.iter().filter(|path| !in_layers(base, path)) {
         let Some(parent) = merged.find_parent(path)? else { continue };
         let Some(stamp) = parent.stamp(path.name())? else { continue };
         touch(&parent, path.name(), &stamp)
             .map_err(|e| Error::io("keep for another sandbox", merged.shown(path), e))?;
     }
     Ok(())
+}
+
+/// Makes a directory the mount's own. One that is merged with a directory which is then removed could not be listed any more, so
+/// everything in it moves to a new one that takes its place. Whoever works in it loses it: hence only where the removed
+/// directory cannot be kept (see [`Journal::graves`]).
+fn detach(base: &OverlayBase<'_>, merged: &Root, path: &RelPath) -> Result<()> {
+    let (Some(parent), Ok(dir)) = (merged.find_parent(path)?, merged.open_dir(path)) else { return Ok(()) };
+    if base.original.open_dir(path).is_err() || is_opaque(base, path)? {
+        return Ok(());
+    }
+    let name = RelPath::single(&[RESERVED, b"taking-over"].concat())?;
+    crate::remove_below(merged, &name)?;
+    let own = merged.create_dirs(&name, 0o700)?;
+    let failed = |e| Error::io("keep for another sandbox", merged.shown(path), e);
+    let attributes = xattrs::read(&dir).map_err(failed)?;
+    let meta = Meta::of(&dir.stamp_self()?, attributes);
+    for listed in list::names_and_types(&dir)? {
+        fs::renameat(&dir, &listed.name, &own, &listed.name).map_err(failed)?;
+    }
+    parent.remove(path.name(), true)?;
+    fs::renameat(merged, name.name(), &parent, path.name()).map_err(failed)?;
+    dress_dir(&own, &meta).map(drop)
+}
+
+fn is_opaque(base: &OverlayBase<'_>, path: &RelPath) -> Result<bool> {
+    let Some(upper) = base.layers.first() else { return Ok(false) };
+    let Some(parent) = upper.root.find_parent(path)? else { return Ok(false) };
+    let Some(stamp) = parent.stamp(path.name())? else { return Ok(false) };
+    Ok(upper.meaning(&parent, path.name(), &stamp)? == Meaning::Directory { opaque: true })
 }
 
 /// Changes nothing, in a way that makes the kernel copy the entry up.

@@ -185,11 +185,19 @@ impl Space for OverlaySpace {
     fn finish(&self, logged: &Logged) -> Result<CommitResult> {
         if let Some(prepared) = Journal::load(&self.pair.files().prepared())? {
             preserve::keep_for_checkpoints(&self.spec, &self.places, &prepared)?;
+            let base = self.overlay_base()?;
+            preserve::note_own_directories(&base, &prepared)?;
+            if prepared.undoes.is_some() {
+                preserve::keep_own(&base, &self.pair.copy, &prepared)?;
+            }
         }
         finish(self, logged)
     }
 
     fn applied(&self, journal: &Journal) -> Result<()> {
+        if journal.undoes.is_some() {
+            preserve::hide_own(&self.overlay_base()?, &self.pair.copy, journal)?;
+        }
         preserve::forget_preserved(&self.places, journal)
     }
 

@@ -1,6 +1,6 @@
 //! Which paths an overlay has to say anything about: a walk over its layers, never over the tree below them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sandboxer_core::Result;
 use sandboxer_core::contract::CancelFlag;
@@ -18,6 +18,8 @@ use crate::stamp::Stamp;
 pub struct Touched {
     /// Parents come before what they hold; the root itself is not among them.
     pub paths: BTreeMap<RelPath, Facts>,
+    /// The inodes of what lies in layers below the topmost: what was copied up from there names them as its origin.
+    pub lower_inos: HashSet<u64>,
 }
 
 /// What the layers say about one path.
@@ -95,6 +97,8 @@ fn look_at(layer: &Layer, number: usize, dir: &Dir, path: RelPath) -> Result<Opt
 /// Puts together what the layers have, which come topmost first.
 fn gather(all: Vec<Seen>) -> Touched {
     let names = count_names(&all);
+    let is_lower = |seen: &&Seen| seen.layer > 0 && seen.meaning != Meaning::Whiteout;
+    let lower_inos = all.iter().filter(is_lower).map(|seen| seen.stamp.ino).collect();
     let mut paths = BTreeMap::<RelPath, Facts>::new();
     for seen in all {
         let links = names.get(&(seen.layer, seen.stamp.ino)).filter(|_| has_several_names(&seen));
@@ -111,7 +115,7 @@ fn gather(all: Vec<Seen>) -> Touched {
         facts.opaque |= seen.meaning == Meaning::Directory { opaque: true };
         facts.origin = seen.origin;
     }
-    Touched { paths }
+    Touched { paths, lower_inos }
 }
 
 fn count_names(all: &[Seen]) -> HashMap<(usize, u64), u32> {

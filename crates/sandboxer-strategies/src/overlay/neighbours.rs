@@ -49,7 +49,9 @@ impl Neighbours for Watchers {
     fn keep_old(&self, committer: &Path, original: &Root, journal: &Journal) -> Result<()> {
         let watchers = self.looking_at(original.path(), committer)?;
         watchers.iter().try_for_each(|(watcher, _)| watcher.keep_old(original, journal))?;
-        let is_mounted = watchers.iter().any(|(watcher, _)| watcher.merged.is_some());
+        // An undo removes what the committer itself goes on showing.
+        let is_own = journal.undoes.is_some() && OverlaySpec::load(committer)?.is_some();
+        let is_mounted = is_own || watchers.iter().any(|(watcher, _)| watcher.merged.is_some());
         match journal.graves() {
             Some(graves) if is_mounted && journal.removes_directories() => {
                 std::fs::create_dir_all(&graves).map_err(|e| Error::io("create directory", &graves, e))
@@ -60,24 +62,11 @@ impl Neighbours for Watchers {
 
     fn hide_new(&self, committer: &Path, original: &Root, journal: &Journal) -> Result<()> {
         let watchers = self.looking_at(original.path(), committer)?;
-        watchers.iter().try_for_each(|(watcher, _)| watcher.hide_new(original, journal))?;
-        match journal.removes_directories() && journal.graves().is_none() {
-            true => watchers.iter().try_for_each(|(watcher, lock)| self.mount_anew(watcher, lock)),
-            false => Ok(()),
-        }
+        watchers.iter().try_for_each(|(watcher, _)| watcher.hide_new(original, journal))
     }
 }
 
 impl Watchers {
-    /// What a removed directory held is seen again from the next mount on. Somebody who works there has to wait for that.
-    fn mount_anew(&self, watcher: &Watcher, lock: &MountLock) -> Result<()> {
-        let done = self.mounts.unmount(&watcher.home, &watcher.spec, lock)?;
-        if done == Unmounted::Done {
-            self.mounts.mount(&watcher.home, &watcher.spec, lock)?;
-        }
-        Ok(())
-    }
-
     /// Forgets directories that were removed from originals while overlays showed them, once no overlay is mounted any more.
     pub fn clear_graves(&self) -> Result<()> {
         let all = workspaces(&self.home);

@@ -18,6 +18,7 @@ use sandboxer_keeper::Keepers;
 use tempfile::TempDir;
 
 use crate::manifest::{Facets, Manifest};
+use crate::mounts::DetachBelow;
 
 /// Where a case runs: a state directory, a resource with a small tree in it, and a strategy to make anew at will.
 pub struct Fixture {
@@ -36,11 +37,7 @@ impl Drop for Fixture {
     fn drop(&mut self) {
         self.end_keepers();
         for dir in &self._dirs {
-            let mut mounts = sandboxer_keeper::mount::submounts(dir.path()).unwrap_or_default();
-            mounts.sort();
-            for mount in mounts.iter().rev() {
-                let _ = rustix::mount::unmount(mount, rustix::mount::UnmountFlags::DETACH);
-            }
+            drop(DetachBelow(dir.path().to_path_buf()));
             open_up(dir.path());
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use sandboxer_core::model::{CommitRequest, DiffKind, OnConflict, Resource};
@@ -49,6 +49,14 @@ struct Worker(Child);
 impl Worker {
     fn in_dir(dir: &Path) -> Self {
         Self(Command::new("sleep").arg("600").current_dir(dir).spawn().unwrap())
+    }
+
+    /// Its working directory is still one, and has something in it.
+    #[track_caller]
+    fn assert_at_home(&self) {
+        let dir = PathBuf::from(format!("/proc/{}/cwd", self.0.id()));
+        let shown = fs::read_link(&dir).unwrap();
+        assert!(fs::read_dir(&dir).unwrap().count() > 0, "somebody's directory is gone: {}", shown.display());
     }
 }
 
@@ -130,6 +138,9 @@ pub(super) fn worked_in(fixture: &Fixture) {
     a.commit();
     b.assert_clean();
     assert_sees(&b, &expected, "while somebody works in it");
+    for worker in &workers {
+        worker.assert_at_home();
+    }
     drop((workers, held));
     assert_undisturbed(&b, &expected, "after a neighbour's commit");
 }

@@ -15,7 +15,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 pub use compare::{Facets, Times};
-pub use sample::{Sample, rich_tree, set_acl, set_mtime, set_xattr, write_sparse};
+pub use sample::{Sample, move_entry, rich_tree, set_acl, set_mtime, set_xattr, write_sparse};
 
 /// Holes of less than this are not counted: filesystems round up in ways of their own.
 const NOTICEABLE_HOLE: u64 = 64 * 1024;

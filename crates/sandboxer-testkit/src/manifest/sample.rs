@@ -114,6 +114,17 @@ fn old_times(dir: &Path) {
     }
 }
 
+/// Renames as `mv` does: a directory that cannot be renamed where it is, as in an overlay, is copied and removed.
+pub fn move_entry(from: &Path, to: &Path) {
+    match fs::rename(from, to) {
+        Err(e) if e.kind() == std::io::ErrorKind::CrossesDevices => {
+            let moved = std::process::Command::new("mv").arg("-T").arg(from).arg(to).status().unwrap();
+            assert!(moved.success(), "cannot move {from:?} to {to:?}");
+        }
+        other => other.unwrap(),
+    }
+}
+
 /// Sets the modification time without following links.
 pub fn set_mtime(path: &Path, seconds: i64, nanoseconds: i64) {
     let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds };

@@ -8,6 +8,8 @@ use std::path::Path;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use sandboxer_testkit::manifest::move_entry;
+
 use super::tree::{Node, Tree, has_parent, is_dir, is_within, remove_below};
 
 pub const LINES: usize = 12;
@@ -190,7 +192,7 @@ impl Edit {
     pub fn real(&self, root: &Path, old: &Tree, new: &Tree) {
         match self {
             Self::RemoveTree(path) => fs::remove_dir_all(root.join(path)).unwrap(),
-            Self::Rename(from, to) => fs::rename(root.join(from), root.join(to)).unwrap(),
+            Self::Rename(from, to) => move_entry(&root.join(from), &root.join(to)),
             Self::Line(path, ..)
             | Self::Insert(path, ..)
             | Self::Cut(path, ..)

@@ -17,6 +17,7 @@ use std::path::Path;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use sandboxer_core::model::OnConflict;
+use sandboxer_keeper::mount;
 use sandboxer_testkit::mounts::Mounted;
 use sandboxer_testkit::{full, skip};
 
@@ -140,6 +141,14 @@ fn filesystem_copy_puts_every_byte_where_the_model_says() {
 fn copy_on_write_puts_every_byte_where_the_model_says() {
     match Mounted::xfs(400 << 20) {
         Ok(xfs) => run("copy_on_write", xfs.path(), 12),
+        Err(reason) => skip(&reason),
+    }
+}
+
+#[test]
+fn overlay_puts_every_byte_where_the_model_says() {
+    match Mounted::tmpfs(256 << 20).and_then(|memory| mount::try_host(memory.path()).map(|()| memory)) {
+        Ok(memory) => run("overlay", memory.path(), 40),
         Err(reason) => skip(&reason),
     }
 }

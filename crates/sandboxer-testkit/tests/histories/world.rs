@@ -13,6 +13,7 @@ use sandboxer_core::service::{
     Consumer, CreateRequest, Ended, Input, Sandbox, SandboxManager, Target, TargetCommit, Uncommitted,
 };
 use sandboxer_fs::patch;
+use sandboxer_testkit::mounts::DetachBelow;
 use tempfile::TempDir;
 
 use super::edits::{Edit, first_tree, write};
@@ -30,6 +31,7 @@ pub struct World {
     original: Tree,
     sides: [Side; 2],
     sandboxes: [Sandbox; 2],
+    _mounts: DetachBelow,
     dir: TempDir,
 }
 
@@ -59,7 +61,13 @@ impl World {
         let manager = wiring::open(Setup::quiet(dir.path().join("home"))).unwrap();
         let make = |_| create(&manager, strategy, &original_path);
         let (sandboxes, sides) = ([0, 1].map(make), [0, 1].map(|_| Side::fresh(&original)));
-        Self { manager, strategy, original_path, original, sides, sandboxes, dir }
+        let _mounts = DetachBelow(dir.path().to_path_buf());
+        Self { manager, strategy, original_path, original, sides, sandboxes, _mounts, dir }
+    }
+
+    /// Whether sandboxes show the original where they have changed nothing.
+    fn looks_through(&self) -> bool {
+        self.strategy == "overlay"
     }
 
     fn root(&self, who: usize) -> PathBuf {
@@ -88,6 +96,10 @@ impl World {
     /// Content that was copied without being read has no hash on record: once the original was written to, it cannot be told
     /// whether it differs, and it is said to.
     fn is_unsure(&self, who: usize, path: &str) -> bool {
+        if self.looks_through() {
+            // What a neighbour replaced was read and kept.
+            return false;
+        }
         let side = &self.sides[who];
         let is_file = side.base.get(path).is_some_and(|node| node.bytes().is_some());
         is_file && side.stirred.contains(path) && !side.kept.contains(path)
@@ -147,6 +159,10 @@ impl World {
 
     /// A person's edit of the original, behind everybody's back.
     pub fn by_hand(&mut self, edit: &Edit) {
+        // It would show in sandboxes, and where it does is not in the model.
+        if self.looks_through() {
+            return;
+        }
         if let Some(new) = edit.applied(&self.original) {
             edit.real(&self.original_path, &self.original, &new);
             self.original_became(new, None);
@@ -400,7 +416,10 @@ impl World {
                 let id = self.sandboxes[who].id.as_str().to_owned();
                 let parked = self.manager.find_parked(&id).map_err(|e| format!("{e:?}"))?;
                 self.sandboxes[who] = self.manager.unpark(&parked, None).map_err(|e| format!("{e:?}"))?;
-                self.sides[who].unpark(&self.original, &changes);
+                // An overlay's base is the original at an instant, parked or not.
+                if !self.looks_through() {
+                    self.sides[who].unpark(&self.original, &changes);
+                }
             }
             other => return Err(format!("{other:?} with {} changes", entries.len())),
         }

@@ -15,7 +15,8 @@ use std::path::Path;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use sandboxer_core::registry::StrategyEntry;
-use sandboxer_strategies::{copy_on_write, filesystem_copy};
+use sandboxer_keeper::mount;
+use sandboxer_strategies::{copy_on_write, filesystem_copy, overlay};
 use sandboxer_testkit::mounts::Mounted;
 use sandboxer_testkit::{full, skip};
 
@@ -100,6 +101,15 @@ fn filesystem_copy_behaves_like_the_model() {
 fn copy_on_write_behaves_like_the_model() {
     match Mounted::xfs(400 << 20) {
         Ok(xfs) => run(&copy_on_write::entry(), xfs.path(), 50),
+        Err(reason) => skip(&reason),
+    }
+}
+
+#[test]
+fn overlay_behaves_like_the_model() {
+    let dir = tempfile::tempdir().unwrap();
+    match mount::try_host(dir.path()) {
+        Ok(()) => run(&overlay::entry(), dir.path(), 100),
         Err(reason) => skip(&reason),
     }
 }

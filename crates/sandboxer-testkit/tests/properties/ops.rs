@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use proptest::prelude::*;
-use sandboxer_testkit::manifest::set_xattr;
+use sandboxer_testkit::manifest::{move_entry, set_xattr};
 
 use super::model::{File, Node, Tree, is_within};
 
@@ -128,7 +128,7 @@ impl Edit {
             }
             Self::Remove(path) => fs::remove_file(at(path)).unwrap(),
             Self::RemoveTree(path) => fs::remove_dir_all(at(path)).unwrap(),
-            Self::Rename(from, to) => fs::rename(at(from), at(to)).unwrap(),
+            Self::Rename(from, to) => move_entry(&at(from), &at(to)),
             Self::Chmod(path, mode) => {
                 let own = if at(path).is_dir() { OWN_DIRECTORY } else { 0 };
                 fs::set_permissions(at(path), fs::Permissions::from_mode(mode | own)).unwrap();

@@ -12,6 +12,7 @@ use sandboxer_core::model::{
 };
 use sandboxer_core::registry::{StrategyContext, StrategyEntry};
 use sandboxer_testkit::manifest::{Facets, Manifest};
+use sandboxer_testkit::mounts::DetachBelow;
 use tempfile::TempDir;
 
 use super::model::{Flat, Tree, changed, flat_of, is_within, parent};
@@ -24,6 +25,10 @@ pub struct World {
     sandbox: SandboxRef,
     tree: PathBuf,
     original: PathBuf,
+    /// Whether it shows the original where nothing was changed. Then foreign edits show too, and names do not share what is
+    /// copied up through one of them: neither is in the model.
+    looks_through: bool,
+    _mounts: DetachBelow,
     dir: TempDir,
     /// What the sandbox has.
     mine: Tree,
@@ -42,7 +47,8 @@ impl World {
         let original = dir.path().join("original");
         std::fs::create_dir(&original).unwrap();
         let mut mine = Tree::default();
-        for edit in first {
+        let looks_through = entry.capabilities.looks_through;
+        for edit in first.iter().filter(|edit| !(looks_through && is_link(edit))) {
             if edit.model(&mut mine) {
                 edit.real(&original);
             }
@@ -54,13 +60,27 @@ impl World {
         let tree = sandbox.sandbox_path().unwrap();
         let (base, theirs) = (mine.flat(), mine.flat());
         let (moved, checkpoints) = (BTreeSet::new(), BTreeMap::new());
-        let world = Self { strategy, sandbox, tree, original, dir, mine, base, theirs, moved, checkpoints };
+        let _mounts = DetachBelow(dir.path().to_path_buf());
+        let world = Self {
+            strategy,
+            sandbox,
+            tree,
+            original,
+            looks_through,
+            _mounts,
+            dir,
+            mine,
+            base,
+            theirs,
+            moved,
+            checkpoints,
+        };
         world.check_sandbox("after create");
         world
     }
 
     pub fn edit(&mut self, edit: &Edit) {
-        if edit.model(&mut self.mine) {
+        if !(self.looks_through && is_link(edit)) && edit.model(&mut self.mine) {
             edit.real(&self.tree);
         }
     }
@@ -68,7 +88,7 @@ impl World {
     /// Somebody else's edit of the original. Other names of the same inode count as moved too: their stamps change.
     pub fn foreign(&mut self, edit: &Edit) {
         let mut theirs = self.theirs_as_tree();
-        if !edit.model(&mut theirs) {
+        if self.looks_through || !edit.model(&mut theirs) {
             return;
         }
         let before = inodes(&self.original);
@@ -278,6 +298,10 @@ fn inodes(root: &Path) -> BTreeMap<String, u64> {
     let manifest = Manifest::capture(root);
     let names = manifest.names().into_iter().map(|p| p.to_str().unwrap().to_owned());
     names.map(|path| (path.clone(), std::fs::symlink_metadata(root.join(&path)).unwrap().ino())).collect()
+}
+
+fn is_link(edit: &Edit) -> bool {
+    matches!(edit, Edit::Hardlink(..))
 }
 
 fn edit_paths(edit: &Edit) -> BTreeSet<String> {
