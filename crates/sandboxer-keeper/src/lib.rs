@@ -7,6 +7,7 @@
 //! `/proc/PID/ns/user` first and `/proc/PID/ns/mnt` second; there it may take a mount namespace of its own from that.
 
 mod chain;
+pub mod enter;
 mod keeper;
 mod keepers;
 pub mod mount;

@@ -507,6 +507,21 @@ fn a_state_directory_on_an_overlay_puts_the_changes_elsewhere_or_falls_back() {
 }
 
 #[test]
+fn a_command_that_runs_in_a_sandbox_knows_where_it_is() {
+    for user in overlay_users() {
+        let script = "test \"$(env -u PWD /bin/pwd)\" = \"$SANDBOX_PATH\" && cat \"$(realpath hello.txt)\" && echo new > new; id -u";
+        let ran = user.run(&["run", "--commit", "--", "sh", "-c", script]);
+        let uid = String::from_utf8(user.command("id").arg("-u").output().unwrap().stdout).unwrap();
+        assert_eq!((ran.code, ran.stdout), (0, format!("hello\nworld\n{uid}")), "{}", ran.stderr);
+        assert_eq!(user.world.text("project/new"), "new\n");
+        assert_eq!(user.run(&["run", "--", "no-such-command-at-all"]).code, 127);
+        assert_eq!(user.run(&["run", "--", "./hello.txt"]).code, 126);
+        assert_eq!(user.run(&["run", "--", "./not-there"]).code, 127);
+        assert_eq!(user.run(&["run", "--", "sh", "-c", "kill -9 $$"]).code, 137);
+    }
+}
+
+#[test]
 fn what_a_keeper_has_mounted_is_no_original() {
     let Some(user) = User::ordinary() else { return };
     user.ok(&["create", "--name", "o"]);

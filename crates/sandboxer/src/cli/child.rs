@@ -7,12 +7,13 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
+use sandboxer_keeper::enter;
 use signal_hook::consts::{SIGHUP, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -57,14 +58,30 @@ fn start(job: &Job) -> Result<Child, CliError> {
     let Some((program, arguments)) = job.command.split_first() else {
         return Err(CliError::usage("no command was given").exiting(exit::RUN_FAILED));
     };
-    let mut command = Command::new(program);
-    command.args(arguments).current_dir(job.directory);
-    command.env("PWD", job.directory).env("SANDBOX_PATH", job.directory).env("SANDBOX_ID", job.sandbox_id);
+    let (mut command, directory) = placed(program, job.directory)?;
+    command.args(arguments).env("PWD", &directory).env("SANDBOX_PATH", &directory);
+    command.env("SANDBOX_ID", job.sandbox_id);
     if job.output_to_stderr {
         let stderr = io::stderr().as_fd().try_clone_to_owned().map_err(|e| failed(job, &e))?;
         command.stdout(Stdio::from(stderr));
     }
     command.spawn().map_err(|error| not_started(program, &error))
+}
+
+/// The command, to be started in `directory`, and the path by which it will know that. What a keeper has mounted is joined:
+/// by its path from outside, programs would take their current directory for another one.
+fn placed(program: &OsString, directory: &Path) -> Result<(Command, PathBuf), CliError> {
+    let own = std::env::current_exe().ok();
+    if let (Some(own), Some((keeper, inside))) = (own, enter::inside(directory)) {
+        let by_name = !program.as_encoded_bytes().contains(&b'/');
+        if by_name && !is_on_search_path(program) {
+            return Err(not_started(program, &io::ErrorKind::NotFound.into()));
+        }
+        return Ok((enter::command(&own, keeper, &inside, program), inside));
+    }
+    let mut command = Command::new(program);
+    command.current_dir(directory);
+    Ok((command, directory.to_path_buf()))
 }
 
 fn not_started(program: &OsString, error: &io::Error) -> CliError {
