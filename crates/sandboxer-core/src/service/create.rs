@@ -1,6 +1,6 @@
 //! Get or create a sandbox.
 //!
-//! Written first, made second: the row `provisioning` is durable before the first directory is made, the sandbox's lock
+//! Written first, made second: the row `provisioning` is there before the first directory is made, the sandbox's lock
 //! is held until everything is, and each workspace is remembered as soon as its strategy has made it, or found by what it says of
 //! itself. So a killed create is a row whose lock is free, and recovery knows what to remove. A failed one is undone here, in reverse.
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::descriptor::{Descriptor, sync_directory};
+use super::descriptor::{Descriptor, flush_new};
 use super::lock::SandboxLock;
 use super::manager::{SandboxManager, failure, in_workspace, new_operation};
 use super::park::BRING_BACK;
@@ -235,15 +235,21 @@ impl SandboxManager {
     fn publish(&self, sandbox: &mut Sandbox, operation: &Operation) -> Result<()> {
         sandbox.state = SandboxState::Ready;
         let descriptor = Descriptor { sandbox: sandbox.clone(), checkpoints: Vec::new() };
-        descriptor.write(&self.sandbox_dir(&sandbox.id))?;
-        sync_directory(&self.sandboxes_dir())?;
+        let directory = self.sandbox_dir(&sandbox.id);
+        descriptor.write_unflushed(&directory)?;
         let end = OperationEnd {
             id: operation.id.clone(),
             state: "done",
             summary: created_message(sandbox),
             details: create_details(sandbox),
         };
-        self.store.publish(sandbox, &end)
+        // Both wait for the disk: at the same time.
+        std::thread::scope(|scope| {
+            let flushing = scope.spawn(|| flush_new(&directory));
+            let published = self.store.publish(sandbox, &end);
+            let flushed = flushing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            published.and(flushed)
+        })
     }
 
     /// Removes what was made, last first. Where that fails too, the row stays `provisioning`, and the next command's

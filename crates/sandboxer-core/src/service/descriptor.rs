@@ -22,11 +22,24 @@ pub(super) struct Descriptor {
 impl Descriptor {
     /// Replaces the descriptor in a sandbox's directory. Durable when it returns.
     pub fn write(&self, directory: &Path) -> Result<()> {
+        self.write_with(directory, write_synced)?;
+        sync_directory(directory)
+    }
+
+    /// The same, but not durable before [`flush_new`].
+    pub fn write_unflushed(&self, directory: &Path) -> Result<()> {
+        self.write_with(directory, |path, json| fs::write(path, json))
+    }
+
+    fn write_with(
+        &self,
+        directory: &Path,
+        write: impl Fn(&Path, &[u8]) -> std::io::Result<()>,
+    ) -> Result<()> {
         let (path, new) = (path_in(directory), directory.join("sandbox.json.new"));
         let json = serde_json::to_vec_pretty(self).map_err(|error| Error::io("encode", &path, error))?;
-        write_synced(&new, &json).map_err(|error| Error::io("write", &new, error))?;
-        fs::rename(&new, &path).map_err(|error| Error::io("rename into place", &path, error))?;
-        sync_directory(directory)
+        write(&new, &json).map_err(|error| Error::io("write", &new, error))?;
+        fs::rename(&new, &path).map_err(|error| Error::io("rename into place", &path, error))
     }
 
     /// The descriptor in a sandbox's directory; `None` where there is none.
@@ -52,6 +65,14 @@ fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Makes the descriptor of a new sandbox durable, with the directory that it is in.
+pub(super) fn flush_new(directory: &Path) -> Result<()> {
+    sync_directory(&path_in(directory))?;
+    sync_directory(directory)?;
+    directory.parent().map_or(Ok(()), sync_directory)
+}
+
+/// Flushes a directory, or a file.
 pub(super) fn sync_directory(path: &Path) -> Result<()> {
     File::open(path)
         .and_then(|directory| directory.sync_all())

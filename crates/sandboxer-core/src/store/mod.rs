@@ -81,6 +81,28 @@ impl Store {
         Self::transact(connection, change).map_err(|error| self.failed(step, error))
     }
 
+    /// The same, but durable only with the next one: for what a power cut may take as if it had never been.
+    fn write_unflushed<T>(
+        &self,
+        step: &'static str,
+        change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        self.set_synchronous("NORMAL")?;
+        let written = self.write(step, change);
+        self.set_synchronous("FULL")?;
+        written
+    }
+
+    fn set_synchronous(&self, how: &str) -> Result<()> {
+        match &*self.existing()? {
+            Some(connection) => {
+                let set = connection.pragma_update(None, "synchronous", how);
+                set.map_err(|error| self.failed("change how to flush", error))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn transact<T>(
         connection: &mut Connection,
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,

@@ -130,7 +130,8 @@ impl Store {
         operation: &Operation,
         in_the_way: &dyn Fn(&Sandbox) -> bool,
     ) -> Result<Reservation> {
-        self.write("register a sandbox", |t| {
+        // What a power cut takes with this row is an orphan's directory; all else finds the row.
+        self.write_unflushed("register a sandbox", |t| {
             let mut overlaps = live_of_plan(t, &sandbox.plan_id)?;
             overlaps.retain(in_the_way);
             if !overlaps.is_empty() {

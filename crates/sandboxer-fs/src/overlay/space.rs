@@ -70,6 +70,16 @@ impl OverlaySpec {
         durable::write(&path, &json)
     }
 
+    /// Writes that of a new workspace, as durably as what will be in it.
+    pub fn store_new(&self, home: &Path) -> Result<()> {
+        if !self.volatile {
+            return self.store(home);
+        }
+        let path = home.join(SPEC);
+        let json = serde_json::to_vec_pretty(self).map_err(|e| Error::corrupt(&path, e.to_string()))?;
+        durable::write_lazily(&path, &json)
+    }
+
     /// Makes the directories of a new workspace in the existing directory `home`.
     pub fn lay_out(original: &Path, home: &Path) -> Result<Places> {
         let places = Places::new(home);

@@ -112,7 +112,7 @@ impl OverlayStrategy {
             instant: Instant::take(&Root::open(original)?, &home)?,
             keep_base: self.options.keep_base,
         };
-        spec.store(&home)?;
+        spec.store_new(&home)?;
         let lock = Mounts::lock(&home)?;
         if let Err(error) = self.mounts.mount(&home, &spec, &lock) {
             let _ = self.end_keeper(&home, &spec);
