@@ -183,6 +183,16 @@ pub(super) fn note_own_directories(base: &OverlayBase<'_>, journal: &Journal) ->
     base.rewrite(edits)
 }
 
+/// Notes which inodes the workspace's own commit has replaced.
+pub(super) fn note_replaced(records: &Records, journal: &Journal) -> Result<()> {
+    let old = journal.steps.iter().filter_map(|step| match step {
+        Step::Place { old, .. } => old.map(|stamp| stamp.ino),
+        Step::Delete { old, .. } => Some(old.ino),
+        Step::Dress { .. } => None,
+    });
+    records.add_replaced(old.collect())
+}
+
 /// For an undo: the workspace goes on showing what it shows, of which some may be the original's alone by now.
 pub(super) fn keep_own(base: &OverlayBase<'_>, merged: &Root, journal: &Journal) -> Result<()> {
     let here = base.original.path();
