@@ -283,9 +283,10 @@ fn merge_file(job: &Prepare<'_>, delta: &mut Delta, now: Present, reason: String
 /// Mode and owner are merged as well: whoever changed them wins, unless both did.
 fn merge_metadata(delta: &mut Delta, ours: &Seen) -> Result<(), &'static str> {
     let Some(seen) = &mut delta.now else { return Ok(()) };
-    let (base, copy) = delta.base.as_ref().map_or((None, None), |b| (b.base, b.copy));
-    let (Some(base), Some(copy)) = (base, copy) else {
-        // New on both sides: the content may merge, the rest has to agree.
+    // An overlay has no copy to begin with: what it shows is the base itself.
+    let (base, copy) = delta.base.as_ref().map_or((None, None), |b| (b.base, b.copy.or(b.base)));
+    let (Some(base), Some(copy)) = (base.filter(Stamp::is_known), copy) else {
+        // New on both sides, or nobody knows what it was: the content may merge, the rest has to agree.
         return if seen.stamp.mode == ours.stamp.mode {
             Ok(())
         } else {

@@ -85,6 +85,7 @@ impl OverlayBase<'_> {
         let mut sources = Sources { inos: touched.lower_inos.clone(), ..Sources::default() };
         // What a commit has replaced since.
         self.recorded.values().flatten().filter_map(|entry| entry.base).for_each(|stamp| sources.add(&stamp));
+        sources.inos.extend(self.records.replaced()?);
         let mut hidden = Vec::new();
         for (path, facts) in &touched.paths {
             let Some(stamp) = self.original.stamp(path)? else { continue };

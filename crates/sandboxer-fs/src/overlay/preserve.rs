@@ -180,7 +180,37 @@ fn note_directories<'p>(
 pub(super) fn note_own_directories(base: &OverlayBase<'_>, journal: &Journal) -> Result<()> {
     let mut edits = Edits::new();
     note_directories(base, journal.steps.iter().map(Step::path), &mut edits)?;
+    for step in &journal.steps {
+        if let Step::Place { path, new, .. } = step
+            && new.is_dir()
+        {
+            note_strangers(base, path, &mut edits)?;
+        }
+    }
     base.rewrite(edits)
+}
+
+/// A directory that is committed where the workspace knew of nothing may be there already, by somebody else's commit: what that holds is
+/// nothing that the workspace has deleted.
+fn note_strangers(base: &OverlayBase<'_>, path: &RelPath, edits: &mut Edits) -> Result<()> {
+    if matches!(says(&base.recorded, path), Says::Silent | Says::Here(Some(_))) {
+        return Ok(());
+    }
+    let Ok(dir) = base.original.open_dir(path) else { return Ok(()) };
+    for listed in list::names_and_types(&dir)? {
+        edits.entry(path.join(&listed.name)).or_insert(None);
+    }
+    Ok(())
+}
+
+/// Notes which inodes the workspace's own commit has replaced.
+pub(super) fn note_replaced(records: &Records, journal: &Journal) -> Result<()> {
+    let old = journal.steps.iter().filter_map(|step| match step {
+        Step::Place { old, .. } => old.map(|stamp| stamp.ino),
+        Step::Delete { old, .. } => Some(old.ino),
+        Step::Dress { .. } => None,
+    });
+    records.add_replaced(old.collect())
 }
 
 /// For an undo: the workspace goes on showing what it shows, of which some may be the original's alone by now.

@@ -3,7 +3,7 @@
 //! Another process may add to it, to keep what this sandbox sees while it commits. So nobody writes back what was read long ago: an
 //! update reads, changes and writes under a lock of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,8 @@ use crate::manifest::{Edits, Entry};
 use crate::sealed;
 
 const MAGIC: &[u8; 8] = b"SBXRCRD\x01";
+
+const REPLACED: &[u8; 8] = b"SBXRPLC\x01";
 
 /// What is written down, by path; `None` says that nothing is there.
 pub type Recorded = BTreeMap<RelPath, Option<Entry>>;
@@ -58,9 +60,28 @@ impl Records {
         sealed::store(MAGIC, &all, &self.path)
     }
 
+    /// Inodes that the original had, and this workspace's commits have replaced: what was copied up from them still names them.
+    pub fn replaced(&self) -> Result<BTreeSet<u64>> {
+        Ok(sealed::load(REPLACED, &self.replaced_place())?.unwrap_or_default())
+    }
+
+    /// Adds to those.
+    pub fn add_replaced(&self, inos: BTreeSet<u64>) -> Result<()> {
+        let _held = self.lock()?;
+        let mut all = self.replaced()?;
+        let known = all.len();
+        all.extend(inos);
+        if all.len() > known { sealed::store(REPLACED, &all, &self.replaced_place()) } else { Ok(()) }
+    }
+
+    fn replaced_place(&self) -> PathBuf {
+        self.path.with_extension("replaced")
+    }
+
     /// Forgets all of them.
     pub fn clear(&self) -> Result<()> {
         let _held = self.lock()?;
+        crate::durable::remove(&self.replaced_place())?;
         crate::durable::remove(&self.path)
     }
 
@@ -130,6 +151,17 @@ mod tests {
             }
         });
         assert_eq!(Records::new(temp.path()).load().unwrap().len(), 40);
+    }
+
+    #[test]
+    fn replaced_inodes_add_up() {
+        let temp = tempfile::tempdir().unwrap();
+        let records = Records::new(temp.path());
+        records.add_replaced(BTreeSet::from([1, 2])).unwrap();
+        records.add_replaced(BTreeSet::from([2, 3])).unwrap();
+        assert_eq!(records.replaced().unwrap(), BTreeSet::from([1, 2, 3]));
+        records.clear().unwrap();
+        assert!(records.replaced().unwrap().is_empty());
     }
 
     #[test]

@@ -205,6 +205,7 @@ impl Space for OverlaySpace {
     }
 
     fn applied(&self, journal: &Journal) -> Result<()> {
+        preserve::note_replaced(&Records::new(&self.pair.home), journal)?;
         if journal.undoes.is_some() {
             preserve::hide_own(&self.overlay_base()?, &self.pair.copy, journal)?;
         }

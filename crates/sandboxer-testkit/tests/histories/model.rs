@@ -367,6 +367,16 @@ impl Side {
         }
     }
 
+    /// The base again at `paths`, whatever the original has become since: an overlay has kept it.
+    pub fn rollback_to_base(&mut self, paths: &BTreeSet<String>) {
+        for path in paths {
+            match self.base.get(path) {
+                Some(node) => drop(self.mine.insert(path.clone(), node.clone())),
+                None => remove_below(&mut self.mine, path),
+            }
+        }
+    }
+
     /// Parked and taken up again over what the original is by then.
     pub fn unpark(&mut self, original: &Tree, changes: &BTreeSet<String>) {
         let old = std::mem::take(self);

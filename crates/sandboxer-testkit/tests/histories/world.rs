@@ -374,6 +374,10 @@ impl World {
             paths.extend(ancestors(path).filter(|p| !is_dir(mine, p)).map(str::to_owned));
         }
         match self.manager.rollback(&self.target(who), &scope) {
+            Ok(_) if self.looks_through() => {
+                self.sides[who].rollback_to_base(&paths);
+                Ok(())
+            }
             Ok(_) => {
                 self.sides[who].rollback(&self.original, &paths);
                 Ok(())
