@@ -425,6 +425,7 @@ fn facts(stack: &Stack, layers: &[PathBuf]) -> Touched {
     for facts in found.paths.values_mut() {
         facts.links = facts.links.map(|(_, names, nlink)| (0, names, nlink));
     }
+    found.lower_inos.clear();
     found
 }
 
