@@ -144,8 +144,7 @@ fn look(cli: &Cli, resource: &Path, sandbox: &Created, neighbour: &Created) -> S
     let pending = cli.json(&["diff", &sandbox.id])["entries"].take();
     let strange = cli.json(&["diff", &neighbour.id])["entries"].take();
     assert_eq!(strange, serde_json::json!([]), "the neighbour has changed nothing");
-    let [resource, mut tree, neighbour] =
-        [resource, &sandbox.path, &neighbour.path].map(|root| Manifest::capture(root));
+    let [resource, mut tree, neighbour] = [resource, &sandbox.path, &neighbour.path].map(Manifest::capture);
     // A room to work in, which the next that works there removes. No diff shows it.
     tree.entries.retain(|path, _| !path.starts_with(WORKSHOP));
     Seen { resource, tree, neighbour, pending }
