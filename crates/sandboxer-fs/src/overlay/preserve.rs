@@ -241,8 +241,16 @@ fn keep(base: &OverlayBase<'_>, shelf: &Shelf<'_>, path: &RelPath, edits: &mut E
         Says::Silent => None,
     };
     let Some(mut entry) = base.in_original(path)? else { return Ok(()) };
-    let Some(hash) = shelf.put(path)? else { return Ok(()) };
-    entry.hash = hash;
+    if recorded.is_none() {
+        drop_stale(base, path)?;
+    }
+    let is_made = |stamp: Stamp| stamp.is_dir() && recorded.is_none();
+    entry.hash = match shelf.put(path)? {
+        Some(hash) => hash,
+        // Made for what it holds.
+        None if base.preserve.stamp(path)?.is_some_and(is_made) => None,
+        None => return Ok(()),
+    };
     if !in_layers(base, path) {
         // What it shows is its base, whoever changed it before.
         entry.base = base.original.stamp(path)?.or(entry.base);
@@ -251,9 +259,21 @@ fn keep(base: &OverlayBase<'_>, shelf: &Shelf<'_>, path: &RelPath, edits: &mut E
     Ok(())
 }
 
+/// What was kept without being noted is of a commit that was cut short, and perhaps no more than half of it.
+fn drop_stale(base: &OverlayBase<'_>, path: &RelPath) -> Result<()> {
+    match base.preserve.stamp(path)? {
+        Some(stamp) if !stamp.is_dir() => crate::remove_below(&base.preserve, path),
+        _ => Ok(()),
+    }
+}
+
 /// Hides what is to come at `path`, and notes that nothing is there.
 fn hide_before(base: &OverlayBase<'_>, shelf: &Shelf<'_>, path: &RelPath, edits: &mut Edits) -> Result<()> {
-    if says(&base.recorded, path) == Says::Silent && shelf.white_out(path)? {
+    if says(&base.recorded, path) != Says::Silent {
+        return Ok(());
+    }
+    drop_stale(base, path)?;
+    if shelf.white_out(path)? {
         edits.insert(path.clone(), None);
     }
     Ok(())
