@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 
 use rustix::fs::{FileType, RawDir};
+use rustix::io::Errno;
 use sandboxer_core::{Error, Result};
 
 use crate::root::Dir;
@@ -26,7 +27,11 @@ pub fn names_and_types(dir: &Dir) -> Result<Vec<Listed>> {
     let mut listing = RawDir::new(dir, &mut buffer);
     let mut entries = Vec::new();
     while let Some(entry) = listing.next() {
-        let entry = entry.map_err(fail)?;
+        let entry = match entry {
+            // It was removed since it was opened, and holds nothing any more.
+            Err(Errno::NOENT) => break,
+            entry => entry.map_err(fail)?,
+        };
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
             entries.push(Listed { name: name.to_vec(), kind: entry.file_type() });
