@@ -254,7 +254,7 @@ impl Run<'_> {
             placed => return placed.map_err(failed),
         }
         match fs::renameat_with(self.workshop, TEMPORARY, parent, path.name(), RenameFlags::EXCHANGE) {
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::XDEV) => {
                 crate::remove_entry(parent, path.name())?;
                 fs::renameat(self.workshop, TEMPORARY, parent, path.name()).map_err(failed)
             }

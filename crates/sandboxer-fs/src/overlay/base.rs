@@ -207,6 +207,7 @@ impl Base for OverlayBase<'_> {
         for (path, facts) in &all.paths {
             run.visit(path, facts)?;
         }
+        run.gone_from_preserved()?;
         let Run { found, mut scan, .. } = run;
         scan.candidates = found.into_values().collect();
         Ok(scan)
@@ -288,6 +289,10 @@ impl Run<'_> {
     /// Whether the entry was copied up elsewhere, and renamed or linked to `path`. In user mode the kernel does not tell what it was copied up
     /// from. Then it came from elsewhere if it looks like something that did, or if nothing can have gone from here.
     fn moved_here(&self, path: &RelPath, facts: &Facts, now: Option<&Stamp>) -> Result<bool> {
+        // The kernel renames no directory that the original has.
+        if now.is_some_and(|now| now.is_dir()) {
+            return Ok(false);
+        }
         match facts.origin {
             None => Ok(false),
             Some(Origin { ino: Some(ino) }) => Ok(self.sources.inos.contains(&ino)),
@@ -309,6 +314,23 @@ impl Run<'_> {
         let was_there = facts.origin.is_some() || (facts.whiteout && !facts.entry);
         let stamp = now.filter(|_| was_there)?.at_unknown_time();
         Some(Entry { base: Some(stamp), ..Entry::default() })
+    }
+
+    /// What was preserved and then removed in a live mount left no whiteout: nothing was below it any more.
+    fn gone_from_preserved(&mut self) -> Result<()> {
+        let Some(marks) = self.base.layers.first().map(|layer| layer.marks) else { return Ok(()) };
+        let preserve = Layer::open(self.base.preserve.path(), marks)?;
+        let kept = touched(&[&preserve], 1, self.comparison.cancel)?.paths;
+        for path in kept.into_iter().filter(|(_, facts)| facts.entry).map(|(path, _)| path) {
+            if self.found.contains_key(&path) || self.comparison.copy.stamp(&path)?.is_some() {
+                continue;
+            }
+            let Some(base) = self.base.find(&path)? else { continue };
+            if self.comparison.filter.passes_all(&path, base.node_type() == NodeType::Directory) {
+                self.found.insert(path.clone(), Candidate { path, base: Some(base), now: None });
+            }
+        }
+        Ok(())
     }
 
     /// What the base has below a directory that is gone or was made anew, and the sandbox does not show.

@@ -16,6 +16,7 @@ pub mod refresh;
 pub mod shift;
 pub mod space;
 pub mod stack;
+pub mod taken;
 pub mod touched;
 pub mod transfer;
 pub mod view;

@@ -18,6 +18,7 @@ use super::layer::{Layer, Meaning};
 use super::records::{Records, Says, says};
 use super::space::OverlaySpec;
 use super::stack::{Places, Stack};
+use super::taken;
 use super::view::View;
 use crate::base::Base;
 use crate::clone::{dress_dir, make_link};
@@ -107,6 +108,7 @@ impl Watcher {
             Some(merged) => {
                 let merged = Root::open(merged)?;
                 take_over(&base, &merged, &changes)?;
+                taken::note(&self.home, changes.paths.iter().filter(|path| in_layers(&base, path)).cloned())?;
                 match journal.graves() {
                     Some(_) => Ok(()),
                     // What they hold comes first.

@@ -78,6 +78,16 @@ impl Records {
         self.path.with_extension("replaced")
     }
 
+    /// Has these and no others from now on, durably.
+    pub fn replace(&self, edits: Edits) -> Result<()> {
+        let _held = self.lock()?;
+        let all: Recorded = edits
+            .into_iter()
+            .map(|(path, entry)| (path, entry.map(|e| Entry { child: None, ..e })))
+            .collect();
+        sealed::store(MAGIC, &all, &self.path)
+    }
+
     /// Forgets all of them.
     pub fn clear(&self) -> Result<()> {
         let _held = self.lock()?;

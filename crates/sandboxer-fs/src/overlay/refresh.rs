@@ -41,8 +41,11 @@ pub fn refresh(space: &OverlaySpace) -> Result<Refreshed> {
     let base = space.overlay_base()?;
     base.rewrite(rebased.bases.iter().cloned().collect())?;
     let kept: BTreeSet<RelPath> = rebased.bases.iter().map(|(path, _)| path.clone()).collect();
-    let updated = bring_up_to_date(space, &instant, &rebased.differing)?;
+    let (updated, mut edits) = bring_up_to_date(space, &instant, &rebased.differing)?;
     OverlaySpec { instant, ..space.spec().clone() }.store(&pair.home)?;
+    // By the new instant everything else is what the original has.
+    edits.extend(rebased.bases);
+    base.records.replace(edits)?;
     forget_preserved(space, &kept)?;
     Ok(Refreshed { merged: rebased.merged, updated, conflicts: rebased.conflicts })
 }
@@ -63,7 +66,11 @@ fn merge(space: &OverlaySpace) -> Result<Rebased> {
 }
 
 /// What the overlay holds of the original without having changed it is of another time: it becomes what the original has.
-fn bring_up_to_date(space: &OverlaySpace, instant: &Instant, differing: &BTreeSet<RelPath>) -> Result<u64> {
+fn bring_up_to_date(
+    space: &OverlaySpace,
+    instant: &Instant,
+    differing: &BTreeSet<RelPath>,
+) -> Result<(u64, Edits)> {
     let (pair, before) = (space.pair(), space.overlay_base()?);
     let mut layers = before.layers;
     layers.push(Layer::open(&space.places().preserve(), space.spec().marks)?);
@@ -84,7 +91,7 @@ fn bring_up_to_date(space: &OverlaySpace, instant: &Instant, differing: &BTreeSe
         .filter(|path| !differing.iter().any(|ours| path.is_within(ours) || ours.is_within(path)))
         .collect();
     if stale.is_empty() {
-        return Ok(0);
+        return Ok((0, Edits::new()));
     }
     let mut source =
         FromOriginal { original: &pair.original, transfer: Transfer::Prefer, buffer: Vec::new() };
@@ -92,8 +99,8 @@ fn bring_up_to_date(space: &OverlaySpace, instant: &Instant, differing: &BTreeSe
     let mut edits: Edits =
         stale.iter().map(|path| Ok((path.clone(), present.find(path)?))).collect::<Result<_>>()?;
     edits.append(&mut restored.edits);
-    present.rewrite(edits)?;
-    Ok(restored.count)
+    present.rewrite(edits.clone())?;
+    Ok((restored.count, edits))
 }
 
 /// Only what is in conflict still needs its old base.

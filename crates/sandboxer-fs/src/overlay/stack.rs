@@ -154,7 +154,7 @@ impl Stack {
 
     /// Makes the upper the topmost frozen layer, and that state the checkpoint `name`.
     pub fn freeze(&mut self, name: &str, places: &Places) -> Result<()> {
-        let id = self.take_number();
+        let id = self.take_number(places);
         self.layers.push(id);
         self.checkpoints.insert(name.to_owned(), self.layers.clone());
         self.store(places)?;
@@ -162,17 +162,19 @@ impl Stack {
     }
 
     /// A number for a layer that is copied from a state that stays; see [`Stack::adopt`].
-    pub fn take_number(&mut self) -> LayerId {
+    pub fn take_number(&mut self, places: &Places) -> LayerId {
         self.next += 1;
+        // What a crash, or a failure, left under a number would be taken for the layer.
+        while places.layer(self.next).exists() {
+            self.next += 1;
+        }
         self.next
     }
 
     /// A number and an empty directory for a layer that no state has yet.
     pub fn new_layer(&mut self, places: &Places) -> Result<(LayerId, PathBuf)> {
-        let id = self.take_number();
+        let id = self.take_number(places);
         let layer = places.layer(id);
-        // What a crash left of an earlier one has the same number.
-        crate::remove_tree(&layer)?;
         make_dir(&layer)?;
         Ok((id, layer))
     }
@@ -241,13 +243,16 @@ impl Stack {
         if self.layers.len() <= MOST_LAYERS {
             return Ok(());
         }
-        let id = self.take_number();
+        let id = self.take_number(places);
         let temporary = places.layers().join(format!("{id}.new"));
         crate::remove_tree(&temporary)?;
         make_dir(&temporary)?;
         let layers = self.layers.iter().rev().map(|id| Layer::open(&places.layer(*id), marks));
         let layers = layers.collect::<Result<Vec<_>>>()?;
         transfer::squash(&layers.iter().collect::<Vec<_>>(), &temporary, cancel)?;
+        // The layers that it stands for go: it has to be there after a power cut.
+        rustix::fs::syncfs(crate::root::Root::open(&temporary)?)
+            .map_err(|e| Error::io("flush", &temporary, e))?;
         rename(&temporary, &places.layer(id))?;
         self.layers = vec![id];
         self.checkpoints.insert(name.to_owned(), vec![id]);

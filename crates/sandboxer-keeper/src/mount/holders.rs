@@ -29,6 +29,18 @@ pub fn holders(dev: u64) -> Vec<Holder> {
     processes.into_iter().filter(|process| device.is_held_by(process)).map(Holder::named).collect()
 }
 
+/// Those of them that are in another mount namespace than `namespace`: what they have is a copy of the mount, which an unmount here leaves
+/// alone.
+pub fn holders_outside(dev: u64, namespace: u64) -> Vec<Holder> {
+    use std::os::unix::fs::MetadataExt;
+    let is_outside = |process: &Process| {
+        fs::metadata(process.dir.join("ns/mnt")).is_ok_and(|found| found.ino() != namespace)
+    };
+    let outside: Vec<Process> = processes().into_iter().filter(is_outside).collect();
+    let device = Device { dev, mounts: mounts(&outside, dev) };
+    outside.into_iter().filter(|process| device.is_held_by(process)).map(Holder::named).collect()
+}
+
 struct Process {
     pid: u32,
     dir: PathBuf,

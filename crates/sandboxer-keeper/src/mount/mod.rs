@@ -23,7 +23,7 @@ use sandboxer_core::{Error, Result};
 use crate::{Kind, Overlay, Unmounted};
 
 pub use crate::work::fresh_work;
-pub use holders::{Holder, holders, is_taken};
+pub use holders::{Holder, holders, holders_outside, is_taken};
 pub use table::submounts;
 pub use trial::try_host;
 pub(crate) use trial::{Trial, unique};

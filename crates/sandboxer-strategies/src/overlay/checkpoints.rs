@@ -8,6 +8,7 @@ use sandboxer_fs::overlay::layer::Layer;
 use sandboxer_fs::overlay::shift::{self, Shift};
 use sandboxer_fs::overlay::space::OverlaySpec;
 use sandboxer_fs::overlay::stack::{LayerId, Places, Stack};
+use sandboxer_fs::overlay::taken;
 use sandboxer_fs::overlay::transfer::copy_layer;
 use sandboxer_fs::restore::Restored;
 use sandboxer_keeper::Unmounted;
@@ -25,14 +26,25 @@ impl OverlayStrategy {
         if self.mounts.unmount(&home, &spec, &lock)? == Unmounted::Busy {
             return self.copy_checkpoint(&home, &spec, &mut stack, id);
         }
-        let frozen = stack
-            .settle(&places)
-            .and_then(|()| stack.freeze(id.as_str(), &places))
-            .and_then(|()| stack.squash(id.as_str(), spec.marks, &places, &self.context.cancel));
+        let frozen = self.freeze(&home, &spec, &mut stack, id);
         let mounted = self.mounts.mount(&home, &spec, &lock);
         frozen?;
         mounted?;
         Ok(stack.layers.last().map_or(places.upper(), |top| places.layer(*top)))
+    }
+
+    /// The overlay is not mounted.
+    fn freeze(&self, home: &Path, spec: &OverlaySpec, stack: &mut Stack, id: &CheckpointId) -> Result<()> {
+        let places = Places::new(home);
+        stack.settle(&places)?;
+        taken::settle(home, spec.marks, &places, stack)?;
+        stack.freeze(id.as_str(), &places)?;
+        let squashed = stack.squash(id.as_str(), spec.marks, &places, &self.context.cancel);
+        if squashed.is_err() {
+            // Nobody hears of a checkpoint that could not be finished.
+            stack.forget(id.as_str(), &places)?;
+        }
+        squashed
     }
 
     /// Something works in it: what was changed is copied, and the mount stays.
@@ -44,7 +56,7 @@ impl OverlayStrategy {
         id: &CheckpointId,
     ) -> Result<PathBuf> {
         let places = Places::new(home);
-        let number = stack.take_number();
+        let number = stack.take_number(&places);
         let (to, temporary) = (places.layer(number), places.layer(number).with_extension("new"));
         sandboxer_fs::remove_tree(&temporary)?;
         std::fs::create_dir(&temporary).map_err(|e| Error::io("create directory", &temporary, e))?;
@@ -106,7 +118,10 @@ impl OverlayStrategy {
             return shift::through_the_mount(&self.open_at(home)?, &shift);
         }
         let count = shift.count(&self.context.cancel);
-        let switched = stack.settle(places).and_then(|()| stack.switch(target, places));
+        let switched = stack
+            .settle(places)
+            .and_then(|()| stack.switch(target, places))
+            .and_then(|()| taken::forget(home));
         let mounted = self.mounts.mount(home, spec, &lock);
         let restored = Restored { count: count?, ..Restored::default() };
         switched?;

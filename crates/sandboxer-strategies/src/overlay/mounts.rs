@@ -16,6 +16,7 @@ use sandboxer_fs::overlay::instant::Clock;
 use sandboxer_fs::overlay::layer::Marks;
 use sandboxer_fs::overlay::space::OverlaySpec;
 use sandboxer_fs::overlay::stack::{Places, Stack};
+use sandboxer_fs::overlay::taken;
 use sandboxer_keeper::mount::{self, Holder};
 use sandboxer_keeper::{Keeper, Keepers, Kind, Overlay, Unmounted, fresh_work};
 use serde::{Deserialize, Serialize};
@@ -110,6 +111,7 @@ impl Mounts {
         let before = Mounted::load(home);
         refuse_second_mount(&before, &places)?;
         let stack = Stack::open(&places)?;
+        taken::settle(home, spec.marks, &places, &stack)?;
         let was_open = fresh_work(&places.work())?;
         if was_open && before.boot != Clock::now().boot {
             notices::went_down(home, &places)?;
@@ -141,6 +143,9 @@ impl Mounts {
     /// Unmounts it, if nobody works in it.
     pub fn unmount(&self, home: &Path, spec: &OverlaySpec, _lock: &MountLock) -> Result<Unmounted> {
         let places = Places::new(home);
+        if self.is_used_elsewhere(&places.merged(), spec)? {
+            return Ok(Unmounted::Busy);
+        }
         let mut done = self.try_to_unmount(&places.merged(), spec)?;
         for _ in 0..RETRIES {
             if done != Unmounted::Busy {
@@ -156,6 +161,18 @@ impl Mounts {
             Mounted::forget(home);
         }
         Ok(done)
+    }
+
+    /// Whether somebody works in a copy of the mount, in a mount namespace of their own: that would go on writing to the upper.
+    fn is_used_elsewhere(&self, merged: &Path, spec: &OverlaySpec) -> Result<bool> {
+        let (reached, namespace) = match (&spec.keeper, self.keeper(spec)?) {
+            (None, _) if mount::is_mounted(merged)? => (merged.to_path_buf(), own_namespace()),
+            (Some(_), Some(keeper)) => (keeper.reach(merged), namespace_of(&keeper.pid().to_string())),
+            _ => return Ok(false),
+        };
+        let Ok(device) = reached.metadata().map(|m| m.dev()) else { return Ok(false) };
+        let own = std::process::id();
+        Ok(mount::holders_outside(device, namespace).iter().any(|holder| holder.pid != own))
     }
 
     fn try_to_unmount(&self, merged: &Path, spec: &OverlaySpec) -> Result<Unmounted> {
@@ -262,7 +279,11 @@ fn old_holders(device: u64, upper: &Path) -> Vec<Holder> {
 }
 
 fn own_namespace() -> u64 {
-    std::fs::metadata("/proc/self/ns/mnt").map_or(0, |m| m.ino())
+    namespace_of("self")
+}
+
+fn namespace_of(process: &str) -> u64 {
+    std::fs::metadata(format!("/proc/{process}/ns/mnt")).map_or(0, |m| m.ino())
 }
 
 fn is_alive(namespace: u64) -> bool {
