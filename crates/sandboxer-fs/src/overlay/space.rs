@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sandboxer_core::model::{Change, CommitResult, RelPath};
+use sandboxer_core::model::{Change, CommitResult, DiffView, RelPath};
 use sandboxer_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,7 @@ use crate::base::{Base, PACK};
 use crate::commit::Journal;
 use crate::content::read_all;
 use crate::copy::Transfer;
+use crate::diff::{Delta, differences};
 use crate::durable;
 use crate::filter::{Filter, Patterns};
 use crate::hash::ContentHash;
@@ -192,6 +193,13 @@ impl Space for OverlaySpace {
         Ok(Box::new(self.overlay_base()?))
     }
 
+    fn diff(&self) -> Result<DiffView> {
+        let base = self.overlay_base()?;
+        let found = differences(&self.pair.comparison(&base))?;
+        remember(&base, &found.deltas)?;
+        Ok(found.view())
+    }
+
     fn finish(&self, logged: &Logged) -> Result<CommitResult> {
         if let Some(prepared) = Journal::load(&self.pair.files().prepared())? {
             preserve::keep_for_checkpoints(&self.spec, &self.places, &prepared)?;
@@ -221,6 +229,29 @@ impl Space for OverlaySpace {
         }
         replace_in(&self.pair, path, content)
     }
+}
+
+/// Writes down the base of what was found changed, and of the directories above it, while it is still known: an entry that was
+/// replaced says nothing of what was there.
+fn remember(base: &OverlayBase<'_>, deltas: &[Delta]) -> Result<()> {
+    let is_known = |entry: &Entry| entry.base.is_some_and(|stamp| stamp.is_known());
+    let mut edits = Edits::new();
+    for delta in deltas.iter().filter(|delta| !delta.entry.moved) {
+        let path = delta.entry.from.as_ref().unwrap_or(&delta.entry.path);
+        let Some(entry) = delta.base.clone().filter(is_known) else { continue };
+        if says(&base.recorded, path) == Says::Silent {
+            edits.insert(path.clone(), Some(entry));
+        }
+        for above in std::iter::successors(path.parent(), RelPath::parent) {
+            if edits.contains_key(&above) || says(&base.recorded, &above) != Says::Silent {
+                break;
+            }
+            if let Some(dir) = base.find(&above)?.filter(is_known) {
+                edits.insert(above, Some(dir));
+            }
+        }
+    }
+    base.rewrite(edits)
 }
 
 fn no_entry(layer: &Layer, path: &RelPath) -> bool {
