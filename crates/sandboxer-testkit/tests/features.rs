@@ -1,10 +1,13 @@
-//! `features/*.feature`, run by cucumber against the handler of files over a real manager.
+//! `features/*.feature`, run by cucumber against a real manager and its handler of files.
 #![allow(clippy::unwrap_used, missing_docs)]
+
+#[path = "features/overlay.rs"]
+mod overlay;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cucumber::gherkin::Step;
@@ -17,8 +20,11 @@ use sandboxer_core::model::{
     AccessResult, CheckpointId, CheckpointResult, PlanId, Resource, RollbackResult, SandboxResult,
 };
 use sandboxer_core::service::SandboxManager;
+use sandboxer_keeper::mount;
 use sandboxer_testkit::faults::workspace_root;
 use sandboxer_testkit::manifest::{Facets, Manifest};
+use sandboxer_testkit::mounts::DetachBelow;
+use sandboxer_testkit::skip;
 use tempfile::TempDir;
 
 /// One scenario: a manager over fresh state, a directory, and what the handler answered last.
@@ -26,7 +32,11 @@ use tempfile::TempDir;
 #[world(init = Self::new)]
 struct Files {
     manager: SandboxManager,
+    /// Goes before the directory: what is mounted there would keep it.
+    _mounts: DetachBelow,
     dir: TempDir,
+    /// Where the state and the original are.
+    root: PathBuf,
     before: Manifest,
     plan: PlanId,
     sandboxes: Vec<SandboxResult>,
@@ -35,12 +45,13 @@ struct Files {
     named: BTreeMap<String, CheckpointId>,
     rollback: Option<RollbackResult>,
     access: Option<AccessResult>,
+    answers: overlay::Answers,
 }
 
 impl fmt::Debug for Files {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sandboxes, error, checkpoint, rollback, access, .. } = self;
-        write!(f, "{sandboxes:#?} {error:?} {checkpoint:#?} {rollback:#?} {access:#?}")
+        let Self { sandboxes, error, checkpoint, rollback, access, answers, .. } = self;
+        write!(f, "{sandboxes:#?} {error:?} {checkpoint:#?} {rollback:#?} {access:#?} {answers:#?}")
     }
 }
 
@@ -48,7 +59,9 @@ impl Files {
     fn new() -> Self {
         let dir = TempDir::with_prefix("sandboxer-features-").unwrap();
         Self {
-            manager: manager(&dir, Arc::new(LocalPermissions)),
+            manager: manager(dir.path(), Arc::new(LocalPermissions)),
+            _mounts: DetachBelow(dir.path().to_path_buf()),
+            root: dir.path().to_path_buf(),
             dir,
             before: Manifest::default(),
             plan: PlanId::from_string("none yet"),
@@ -58,11 +71,19 @@ impl Files {
             named: BTreeMap::new(),
             rollback: None,
             access: None,
+            answers: overlay::Answers::default(),
         }
     }
 
+    /// Goes on with the state and the original in a directory below, as they are there.
+    fn move_to(&mut self, below: &str) {
+        self.root = self.dir.path().join(below);
+        self.manager = manager(&self.root, Arc::new(LocalPermissions));
+        self.before = Manifest::capture(&self.original());
+    }
+
     fn original(&self) -> PathBuf {
-        self.dir.path().join("project")
+        self.root.join("project")
     }
 
     fn resource(&self) -> Resource {
@@ -74,7 +95,9 @@ impl Files {
     }
 
     fn in_sandbox(&self, path: &str) -> PathBuf {
-        self.sandboxes.last().unwrap().sandbox_path.join(path)
+        let by_handler = || self.sandboxes.last().unwrap().sandbox_path.clone();
+        let root = self.answers.sandbox_path().unwrap_or_else(by_handler);
+        if path.is_empty() { root } else { root.join(path) }
     }
 
     fn create(&mut self, plan: &str) {
@@ -92,8 +115,8 @@ impl Files {
     }
 }
 
-fn manager(dir: &TempDir, permissions: Arc<dyn PermissionService>) -> SandboxManager {
-    wiring::open(Setup { permissions, ..Setup::quiet(dir.path().join("home")) }).unwrap()
+fn manager(root: &Path, permissions: Arc<dyn PermissionService>) -> SandboxManager {
+    wiring::open(Setup { permissions, ..Setup::quiet(root.join("home")) }).unwrap()
 }
 
 /// An error with all its causes.
@@ -139,7 +162,7 @@ fn directory_removed(world: &mut Files) {
 
 #[given(expr = "a permission service that refuses {string}")]
 fn refusing(world: &mut Files, action: String) {
-    world.manager = manager(&world.dir, Arc::new(Refuses(action)));
+    world.manager = manager(&world.root, Arc::new(Refuses(action)));
 }
 
 #[given(expr = "the handler made a sandbox for plan {string}")]
@@ -284,12 +307,22 @@ fn refused(world: &mut Files, reason: String) {
     assert_eq!(access.reason, reason);
 }
 
-/// A plain test, so that every test runner lists and runs it like any other.
+/// A plain test, so that every test runner lists and runs it like any other. Scenarios that need an overlay are marked so.
 #[test]
 fn features() {
     let features = workspace_root().join("features");
+    let refusal = mount::try_host(&std::env::temp_dir()).err();
     let runner = Files::cucumber().with_default_cli().fail_on_skipped().max_concurrent_scenarios(2);
-    let writer = futures::executor::block_on(runner.run(features));
+    let runs = move |name: &str, tags: &[String]| match &refusal {
+        Some(reason) if tags.iter().any(|tag| tag == "overlay") => {
+            skip(&format!("scenario {name:?} needs an overlay on the host: {reason}"));
+            false
+        }
+        _ => true,
+    };
+    let writer = futures::executor::block_on(
+        runner.filter_run(features, move |_, _, scenario| runs(&scenario.name, &scenario.tags)),
+    );
     assert!(writer.passed_steps() > 40, "only {} steps ran", writer.passed_steps());
     assert!(!writer.execution_has_failed(), "{} steps failed", writer.failed_steps());
 }
