@@ -12,6 +12,7 @@ mkfs.xfs:xfsprogs:copy_on_write with real reflinks
 xfs_io:xfsprogs:power cuts
 setpriv:util-linux:commands as another user
 taskset:util-linux:sweeps on one processor
+stress-ng:stress-ng:a filesystem tester at work in an overlay
 script:bsdutils:what run asks on a terminal
 man:man-db:rendering of the man pages
 zsh:zsh:completions for zsh
