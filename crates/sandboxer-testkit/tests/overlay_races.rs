@@ -126,6 +126,18 @@ impl Contender {
         Running { name: self.name, child }
     }
 
+    /// The sandbox shows what it showed, won or lost. Where the other one is a stranger, nobody keeps its files from showing
+    /// through, and only this one's own changes are looked at.
+    #[track_caller]
+    fn assert_kept(&self, pending: &Files, base: &Files, strangers: bool, context: &str) {
+        let is_own = |path: &String| pending.get(path) != base.get(path);
+        let kept: Files =
+            pending.clone().into_iter().filter(|(path, _)| !strangers || is_own(path)).collect();
+        let mut seen = files(&self.sandbox.path);
+        seen.retain(|path, _| !strangers || kept.contains_key(path));
+        assert_eq!(seen, kept, "{context}: what {} shows", self.name);
+    }
+
     fn is_clean(&self) -> bool {
         self.cli.json(&["diff", &self.sandbox.id])["entries"] == serde_json::json!([])
     }
@@ -166,6 +178,15 @@ fn applied(before: &Files, base: &Files, pending: &Files) -> Files {
     after
 }
 
+/// Both commit at once, the second of them first in every other round. Returns the exit codes.
+fn commit_both(both: &[Contender; 2], round: usize) -> [i32; 2] {
+    let [left, right] = both;
+    let (first, second) = if round.is_multiple_of(2) { (left, right) } else { (right, left) };
+    let (first, second) = (first.commit(), second.commit());
+    let running = if round.is_multiple_of(2) { [first, second] } else { [second, first] };
+    running.map(Running::code)
+}
+
 /// One round: both work, both commit at once. Returns how many succeeded.
 fn round(arena: &Arena, changes: Changes, round: usize) -> usize {
     let context = format!("{changes:?}, round {round}");
@@ -173,35 +194,15 @@ fn round(arena: &Arena, changes: Changes, round: usize) -> usize {
     let both = [0, 1].map(|index| arena.contender(index));
     both.iter().for_each(|one| one.work(changes, round));
     let pending = both.each_ref().map(|one| files(&one.sandbox.path));
-    let running = if round % 2 == 0 {
-        both.each_ref().map(Contender::commit)
-    } else {
-        let [left, right] = both.each_ref();
-        let second = right.commit();
-        [left.commit(), second]
-    };
-    let codes = running.map(Running::code);
-    let won = codes.map(|code| code == 0);
+    let codes = commit_both(&both, round);
     assert!(codes.iter().all(|code| [0, CONFLICT].contains(code)), "{context}: {codes:?}");
-    let mut lawful = base.clone();
-    for (pending, _) in pending.iter().zip(won).filter(|(_, won)| *won) {
-        lawful = applied(&lawful, &base, pending);
-    }
+    let won = codes.map(|code| code == 0);
+    let winners = pending.iter().zip(won).filter(|(_, won)| *won);
+    let lawful = winners.fold(base.clone(), |original, (pending, _)| applied(&original, &base, pending));
     assert_eq!(arena.files(), lawful, "{context}: {codes:?}");
-    for (one, won) in both.iter().zip(won) {
+    for ((one, won), pending) in both.iter().zip(won).zip(&pending) {
         assert_eq!(one.is_clean(), won, "{context}: what is pending in {}", one.name);
-    }
-    if let Some(loser) = won.iter().position(|won| !won) {
-        let (mut seen, mut kept) = (files(&both[loser].sandbox.path), pending[loser].clone());
-        if arena.are_strangers() {
-            // Where nobody protects the loser, the winner's files show through. Its own work stays all the same.
-            let own = |path: &String| base.get(path) != pending[loser].get(path);
-            seen.retain(|path, _| own(path) && pending[loser].contains_key(path));
-            kept.retain(|path, _| own(path));
-        }
-        assert_eq!(seen, kept, "{context}: the loser's work");
-    }
-    for one in &both {
+        one.assert_kept(pending, &base, arena.are_strangers(), &context);
         one.cli.ok(&["destroy", "--discard", &one.sandbox.id]);
     }
     arena.assert_swept(&context);
@@ -239,4 +240,29 @@ fn a_directory_is_removed_or_worked_in() {
 #[test]
 fn the_same_file_goes_to_one_of_two_state_directories() {
     race(["one", "two"], Changes::Overlapping, 1);
+}
+
+/// The same two for all rounds: each keeps for itself, commit by commit, what the other one replaces.
+#[test]
+fn the_same_two_commit_again_and_again() {
+    if let Err(reason) = mount::try_host(&std::env::temp_dir()) {
+        return skip(&reason);
+    }
+    let arena = Arena::new(["home", "home"]);
+    let (both, base) = ([0, 1].map(|index| arena.contender(index)), arena.files());
+    for round in 0..ROUNDS {
+        let context = format!("round {round}");
+        both.iter().for_each(|one| one.work(Changes::Disjoint, round));
+        let pending = both.each_ref().map(|one| files(&one.sandbox.path));
+        assert_eq!(commit_both(&both, round), [0, 0], "{context}");
+        let lawful =
+            pending.iter().fold(base.clone(), |original, pending| applied(&original, &base, pending));
+        assert_eq!(arena.files(), lawful, "{context}");
+        for (one, pending) in both.iter().zip(&pending) {
+            assert!(one.is_clean(), "{context}: something is pending in {}", one.name);
+            one.assert_kept(pending, &base, false, &context);
+        }
+    }
+    both.iter().for_each(|one| drop(one.cli.ok(&["destroy", &one.sandbox.id])));
+    arena.assert_swept("in the end");
 }
