@@ -88,7 +88,7 @@ impl Root {
         match self.open_dir(&parent) {
             Ok(dir) => Ok(Some(dir)),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
-            Err(e) => Err(Error::io("open directory", self.shown(&parent), e)),
+            Err(e) => Err(refusal(e, self.shown(&parent))),
         }
     }
 
