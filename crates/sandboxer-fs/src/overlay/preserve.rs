@@ -94,7 +94,9 @@ impl Watcher {
         let (base, preserve) =
             (self.base(&watched)?, Layer::open(&self.places().preserve(), self.spec.marks)?);
         let from = View { layers: vec![&preserve], bottom: &watched };
-        let shelf = Shelf { from, to: Root::open(self.places().preserve())? };
+        // Not in the layer: what is half made there would be seen from the next mount on.
+        let making = Making::at(&self.home.join("making"))?;
+        let shelf = Shelf { from, to: Root::open(self.places().preserve())?, making };
         let mut edits = Edits::new();
         for path in &changes.paths {
             match watched.stamp(path)? {
@@ -287,6 +289,49 @@ pub(super) struct Shelf<'a> {
     pub from: View<'a>,
     /// The layer.
     pub to: Root,
+    /// On the layer's filesystem.
+    pub making: Making,
+}
+
+/// A directory where entries are made before they are put in place, so that what is in place is whole. It goes with what is in it.
+pub(super) struct Making {
+    path: PathBuf,
+    dir: Dir,
+}
+
+impl Making {
+    /// The one entry that is being made.
+    const ENTRY: &[u8] = b"entry";
+
+    /// An empty one at `path`, whatever a crash has left there.
+    fn at(path: &Path) -> Result<Self> {
+        crate::remove_tree(path)?;
+        std::fs::create_dir(path).map_err(|e| Error::io("create directory", path, e))?;
+        Ok(Self { path: path.to_path_buf(), dir: Root::open(path)?.as_dir()? })
+    }
+
+    /// Has `make` make an entry, which then is the entry `name` of `to`, or leaves nothing.
+    fn put<T>(&self, to: &Dir, name: &[u8], make: impl FnOnce(&Dir, &[u8]) -> Result<T>) -> Result<T> {
+        let put = || {
+            let made = make(&self.dir, Self::ENTRY)?;
+            fs::renameat(&self.dir, Self::ENTRY, to, name)
+                .map_err(|e| Error::io("rename into place", to.shown(name), e))?;
+            // What is seen from the next mount on must not depend on luck.
+            to.sync().map(|()| made)
+        };
+        let done = put();
+        if done.is_err() {
+            let _ = self.dir.remove(Self::ENTRY, false);
+        }
+        done
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        // What stays is removed by the next.
+        let _ = crate::remove_tree(&self.path);
+    }
 }
 
 impl Shelf<'_> {
@@ -299,16 +344,13 @@ impl Shelf<'_> {
         let Some(to) = self.parent(path)? else { return Ok(None) };
         let from = self.from.open_parent(path, &found)?;
         match found.stamp.node_type() {
-            NodeType::File => {
-                let names = ((&from, path.name()), (&to, path.name()));
-                let copied = copy_file(names.0, names.1, Transfer::Prefer, &mut Vec::new())?;
-                // What is seen from the next mount on must not depend on luck.
-                let flushed = fs::fsync(to.open_file(path.name())?);
-                flushed.map_err(|e| Error::io("flush", to.shown(path.name()), e))?;
-                Ok(Some(copied.hash))
-            }
+            NodeType::File => self
+                .making
+                .put(&to, path.name(), |to, name| copy_flushed(&from, path.name(), to, name))
+                .map(Some),
             NodeType::Symlink => {
-                make_link(&to, path.name(), &from.read_link(path.name())?, &found.stamp)?;
+                let target = from.read_link(path.name())?;
+                self.making.put(&to, path.name(), |to, name| make_link(to, name, &target, &found.stamp))?;
                 Ok(Some(None))
             }
             NodeType::Directory => self.dir(&to, path).map(|_| Some(None)),
@@ -362,6 +404,13 @@ impl Shelf<'_> {
     }
 }
 
+fn copy_flushed(from: &Dir, name: &[u8], to: &Dir, as_name: &[u8]) -> Result<Option<ContentHash>> {
+    let copied = copy_file((from, name), (to, as_name), Transfer::Prefer, &mut Vec::new())?;
+    let flushed = fs::fsync(to.open_file(as_name)?);
+    flushed.map_err(|e| Error::io("flush", to.shown(as_name), e))?;
+    Ok(copied.hash)
+}
+
 /// For a commit of the workspace itself: its checkpoints go on showing what they showed. One layer of old entries lies below all of them.
 pub(super) fn keep_for_checkpoints(spec: &OverlaySpec, places: &Places, journal: &Journal) -> Result<()> {
     let mut stack = Stack::load(places)?;
@@ -372,7 +421,8 @@ pub(super) fn keep_for_checkpoints(spec: &OverlaySpec, places: &Places, journal:
     let (id, layer) = stack.new_layer(places)?;
     let (preserve, original) = (Layer::open(&places.preserve(), spec.marks)?, Root::open(&spec.original)?);
     let from = View { layers: vec![&preserve], bottom: &original };
-    let shelf = Shelf { from, to: Root::open(&layer)? };
+    let making = Making::at(&layer.with_extension("making"))?;
+    let shelf = Shelf { from, to: Root::open(&layer)?, making };
     for path in &changes.paths {
         if shelf.put(path)?.is_none() {
             shelf.white_out(path)?;
@@ -473,3 +523,7 @@ fn hide(merged: &Root, path: &RelPath) -> Result<()> {
         Err(e) => Err(Error::io("hide from another sandbox", merged.shown(path), e)),
     }
 }
+
+#[cfg(test)]
+#[path = "preserve_tests.rs"]
+mod tests;

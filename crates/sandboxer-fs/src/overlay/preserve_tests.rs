@@ -1,0 +1,109 @@
+#![allow(clippy::unwrap_used)]
+
+use std::fs::{create_dir, read, read_dir, write};
+
+use super::super::instant::Instant;
+use super::super::layer::Marks;
+use super::super::records::Recorded;
+use super::*;
+use crate::manifest::Entry;
+
+/// An overlay that is not mounted, and its original.
+struct Home(tempfile::TempDir);
+
+impl Home {
+    fn new() -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        ["original", "ws", "scratch"].iter().for_each(|dir| create_dir(temp.path().join(dir)).unwrap());
+        Places::new(&temp.path().join("ws")).make().unwrap();
+        Self(temp)
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.0.path().join(path)
+    }
+
+    fn original(&self) -> Root {
+        Root::open(self.at("original")).unwrap()
+    }
+
+    fn watcher(&self) -> Watcher {
+        let spec = OverlaySpec {
+            original: self.at("original"),
+            patterns: Default::default(),
+            marks: Marks::User,
+            volatile: false,
+            keeper: None,
+            instant: Instant::take(&self.original(), &self.at("scratch")).unwrap(),
+            keep_base: 0,
+        };
+        Watcher { home: self.at("ws"), spec, merged: None }
+    }
+
+    fn stamp(&self, path: &str) -> Stamp {
+        self.original().stamp(&rel(path)).unwrap().unwrap()
+    }
+
+    /// A commit that replaces, or makes, `paths`.
+    fn commit_of(&self, paths: &[&str]) -> Journal {
+        let step = |path: &&str| Step::Place {
+            path: rel(path),
+            staged: String::new(),
+            old: self.original().stamp(&rel(path)).unwrap(),
+            new: Stamp { mode: 0o100_644, ..Stamp::default() },
+            entry: Entry::default(),
+        };
+        Journal { steps: paths.iter().map(step).collect(), ..Journal::default() }
+    }
+
+    fn keep_old(&self, paths: &[&str]) -> Result<()> {
+        self.watcher().keep_old(&self.original(), &self.commit_of(paths))
+    }
+
+    fn records(&self) -> Records {
+        Records::new(&self.at("ws"))
+    }
+
+    fn recorded(&self) -> Recorded {
+        self.records().load().unwrap()
+    }
+
+    fn record(&self, path: &str, entry: Option<Entry>) {
+        self.records().update(Edits::from([(rel(path), entry)])).unwrap();
+    }
+}
+
+fn rel(path: &str) -> RelPath {
+    RelPath::parse(path).unwrap()
+}
+
+fn hash(content: &str) -> Option<ContentHash> {
+    Some(ContentHash::of(content.as_bytes()))
+}
+
+#[test]
+fn what_cannot_be_copied_whole_is_not_in_the_layer() {
+    let home = Home::new();
+    let (making, layer) =
+        (Making::at(&home.at("ws/making")).unwrap(), Root::open(home.at("ws/preserve")).unwrap());
+    let to = layer.as_dir().unwrap();
+    let half = |dir: &Dir, name: &[u8]| -> Result<()> {
+        write(dir.shown(name), "half").unwrap();
+        assert_eq!(read_dir(home.at("ws/preserve")).unwrap().count(), 0, "seen before it is whole");
+        Err(Error::io("copy", dir.shown(name), Errno::NOSPC))
+    };
+    assert!(making.put(&to, b"file", half).is_err());
+    assert_eq!(read_dir(home.at("ws/preserve")).unwrap().count(), 0);
+    assert_eq!(read_dir(home.at("ws/making")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_a_killed_copy_left_is_no_hindrance_and_goes() {
+    let home = Home::new();
+    write(home.at("original/file"), "whole").unwrap();
+    create_dir(home.at("ws/making")).unwrap();
+    write(home.at("ws/making/entry"), "wh").unwrap();
+    home.keep_old(&["file"]).unwrap();
+    assert_eq!(read(home.at("ws/preserve/file")).unwrap(), b"whole");
+    assert!(!home.at("ws/making").exists());
+}
