@@ -246,7 +246,7 @@ fn keep(base: &OverlayBase<'_>, shelf: &Shelf<'_>, path: &RelPath, edits: &mut E
     };
     let Some(mut entry) = base.in_original(path)? else { return Ok(()) };
     if recorded.is_none() {
-        drop_stale(base, path)?;
+        drop_stale(base, path, edits)?;
     }
     let is_made = |stamp: Stamp| stamp.is_dir() && recorded.is_none();
     entry.hash = match shelf.put(path)? {
@@ -263,12 +263,17 @@ fn keep(base: &OverlayBase<'_>, shelf: &Shelf<'_>, path: &RelPath, edits: &mut E
     Ok(())
 }
 
-/// What was kept without being noted is of a commit that was cut short, and perhaps no more than half of it.
-fn drop_stale(base: &OverlayBase<'_>, path: &RelPath) -> Result<()> {
-    match base.preserve.stamp(path)? {
-        Some(stamp) if !stamp.is_dir() => crate::remove_below(&base.preserve, path),
-        _ => Ok(()),
+/// What was kept without being noted is of a commit that was cut short, and the original may have been changed since. The same goes for
+/// what is in the way of `path`.
+fn drop_stale(base: &OverlayBase<'_>, path: &RelPath, edits: &Edits) -> Result<()> {
+    for path in std::iter::successors(Some(path.clone()), RelPath::parent) {
+        let is_noted = edits.contains_key(&path) || says(&base.recorded, &path) != Says::Silent;
+        let is_stale = |stamp: Stamp| !stamp.is_dir() && !is_noted;
+        if base.preserve.stamp(&path)?.is_some_and(is_stale) {
+            crate::remove_below(&base.preserve, &path)?;
+        }
     }
+    Ok(())
 }
 
 /// Hides what is to come at `path`, and notes that nothing is there.
@@ -276,7 +281,7 @@ fn hide_before(base: &OverlayBase<'_>, shelf: &Shelf<'_>, path: &RelPath, edits:
     if says(&base.recorded, path) != Says::Silent {
         return Ok(());
     }
-    drop_stale(base, path)?;
+    drop_stale(base, path, edits)?;
     if shelf.white_out(path)? {
         edits.insert(path.clone(), None);
     }

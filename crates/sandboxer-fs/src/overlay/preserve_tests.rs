@@ -41,7 +41,9 @@ impl Home {
     }
 
     fn stamp(&self, path: &str) -> Stamp {
-        self.original().stamp(&rel(path)).unwrap().unwrap()
+        let stamp = self.original().stamp(&rel(path)).unwrap().unwrap();
+        // As it is read again.
+        Stamp { dev: 0, blocks: 0, ..stamp }
     }
 
     /// A commit that replaces, or makes, `paths`.
@@ -106,4 +108,32 @@ fn what_a_killed_copy_left_is_no_hindrance_and_goes() {
     home.keep_old(&["file"]).unwrap();
     assert_eq!(read(home.at("ws/preserve/file")).unwrap(), b"whole");
     assert!(!home.at("ws/making").exists());
+}
+
+#[test]
+fn what_was_kept_and_not_noted_is_noted_the_next_time() {
+    let home = Home::new();
+    create_dir(home.at("original/dir")).unwrap();
+    write(home.at("original/dir/file"), "old").unwrap();
+    for _ in 0..2 {
+        home.keep_old(&["dir/file", "new"]).unwrap();
+        let recorded = home.recorded();
+        assert_eq!(recorded[&rel("dir/file")].as_ref().unwrap().hash, hash("old"));
+        assert_eq!(recorded[&rel("new")], None);
+        // Killed before anything was noted.
+        home.records().clear().unwrap();
+    }
+}
+
+#[test]
+fn what_was_hidden_and_not_noted_is_not_in_the_way() {
+    let home = Home::new();
+    home.keep_old(&["dir"]).unwrap();
+    home.records().clear().unwrap();
+    create_dir(home.at("original/dir")).unwrap();
+    write(home.at("original/dir/file"), "by hand").unwrap();
+    home.keep_old(&["dir/file", "dir/new"]).unwrap();
+    assert_eq!(read(home.at("ws/preserve/dir/file")).unwrap(), b"by hand");
+    assert_eq!(home.recorded()[&rel("dir/file")].as_ref().unwrap().hash, hash("by hand"));
+    assert_eq!(home.recorded()[&rel("dir/new")], None);
 }
