@@ -27,7 +27,7 @@ use crate::copy::{Meta, Transfer, copy_file};
 use crate::filter::{Filter, RESERVED};
 use crate::hash::ContentHash;
 use crate::list;
-use crate::manifest::Edits;
+use crate::manifest::{Edits, Entry};
 use crate::root::{Dir, Root};
 use crate::stamp::Stamp;
 use crate::xattrs;
@@ -259,8 +259,22 @@ fn keep(base: &OverlayBase<'_>, shelf: &Shelf<'_>, path: &RelPath, edits: &mut E
         // What it shows is its base, whoever changed it before.
         entry.base = base.original.stamp(path)?.or(entry.base);
     }
-    edits.insert(path.clone(), Some(recorded.unwrap_or(entry)));
+    let entry = match recorded {
+        Some(recorded) => still_base(base, path, recorded, entry)?,
+        None => entry,
+    };
+    edits.insert(path.clone(), Some(entry));
     Ok(())
+}
+
+/// What is the base of `path` of what is written down and what the original has: the latter where the workspace shows it.
+fn still_base(base: &OverlayBase<'_>, path: &RelPath, recorded: Entry, found: Entry) -> Result<Entry> {
+    let now = base.original.stamp(path)?;
+    if recorded.base.zip(now).is_some_and(|(then, now)| then.untouched(&now)) {
+        return Ok(Entry { hash: recorded.hash.or(found.hash), ..recorded });
+    }
+    let shown = View { layers: base.layers.iter().collect(), bottom: base.original }.find(path)?;
+    Ok(if shown.is_some_and(|shown| shown.layer.is_none()) { found } else { recorded })
 }
 
 /// What was kept without being noted is of a commit that was cut short, and the original may have been changed since. The same goes for

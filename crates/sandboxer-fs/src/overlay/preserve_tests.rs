@@ -6,7 +6,6 @@ use super::super::instant::Instant;
 use super::super::layer::Marks;
 use super::super::records::Recorded;
 use super::*;
-use crate::manifest::Entry;
 
 /// An overlay that is not mounted, and its original.
 struct Home(tempfile::TempDir);
@@ -136,4 +135,34 @@ fn what_was_hidden_and_not_noted_is_not_in_the_way() {
     assert_eq!(read(home.at("ws/preserve/dir/file")).unwrap(), b"by hand");
     assert_eq!(home.recorded()[&rel("dir/file")].as_ref().unwrap().hash, hash("by hand"));
     assert_eq!(home.recorded()[&rel("dir/new")], None);
+}
+
+#[test]
+fn a_noted_base_that_still_is_there_gets_the_hash_of_what_was_kept() {
+    let home = Home::new();
+    write(home.at("original/file"), "old").unwrap();
+    let noted = Entry { base: Some(home.stamp("file")), kept: Some(7), ..Entry::default() };
+    home.record("file", Some(noted.clone()));
+    home.keep_old(&["file"]).unwrap();
+    assert_eq!(home.recorded()[&rel("file")], Some(Entry { hash: hash("old"), ..noted }));
+}
+
+#[test]
+fn a_noted_base_gives_way_to_what_is_shown() {
+    let home = Home::new();
+    let was = Entry { hash: hash("was"), ..Entry::default() };
+    for file in ["shown", "changed", "dir/hidden"] {
+        std::fs::create_dir_all(home.at("original/dir")).unwrap();
+        write(home.at("original").join(file), "by hand").unwrap();
+        let base = Some(home.stamp(file).at_unknown_time());
+        home.record(file, Some(Entry { base, ..was.clone() }));
+    }
+    write(home.at("ws/upper/changed"), "mine").unwrap();
+    write(home.at("ws/upper/dir"), "was a directory").unwrap();
+    home.keep_old(&["shown", "changed", "dir/hidden"]).unwrap();
+    let recorded = home.recorded();
+    let entry = |path| recorded[&rel(path)].as_ref().unwrap();
+    assert_eq!((entry("shown").hash, entry("shown").base), (hash("by hand"), Some(home.stamp("shown"))));
+    assert_eq!(entry("changed").hash, hash("was"));
+    assert_eq!(entry("dir/hidden").hash, hash("was"));
 }
