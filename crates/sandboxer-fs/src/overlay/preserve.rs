@@ -292,10 +292,12 @@ fn drop_stale(base: &OverlayBase<'_>, path: &RelPath, edits: &Edits) -> Result<(
 
 /// Hides what is to come at `path`, and notes that nothing is there.
 fn hide_before(base: &OverlayBase<'_>, shelf: &Shelf<'_>, path: &RelPath, edits: &mut Edits) -> Result<()> {
-    if says(&base.recorded, path) != Says::Silent {
-        return Ok(());
+    match says(&base.recorded, path) {
+        Says::Nothing | Says::Here(Some(_)) => return Ok(()),
+        // Noted, but so far it took nothing to hide it.
+        Says::Here(None) => return shelf.white_out(path).map(drop),
+        Says::Silent => drop_stale(base, path, edits)?,
     }
-    drop_stale(base, path, edits)?;
     if shelf.white_out(path)? {
         edits.insert(path.clone(), None);
     }

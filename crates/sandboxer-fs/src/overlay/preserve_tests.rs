@@ -166,3 +166,15 @@ fn a_noted_base_gives_way_to_what_is_shown() {
     assert_eq!(entry("changed").hash, hash("was"));
     assert_eq!(entry("dir/hidden").hash, hash("was"));
 }
+
+#[test]
+fn what_is_noted_to_be_absent_is_hidden_before_it_comes() {
+    let home = Home::new();
+    home.record("file", None);
+    home.keep_old(&["file"]).unwrap();
+    let preserve = Layer::open(&home.at("ws/preserve"), Marks::User).unwrap();
+    let dir = preserve.root.as_dir().unwrap();
+    let stamp = dir.stamp(b"file").unwrap().unwrap();
+    assert_eq!(preserve.meaning(&dir, b"file", &stamp).unwrap(), Meaning::Whiteout);
+    assert_eq!(home.recorded()[&rel("file")], None);
+}

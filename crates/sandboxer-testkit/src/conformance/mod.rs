@@ -283,6 +283,7 @@ macro_rules! with_conformance_cases {
                 an_undo_is_not_seen [looks_through file_tree undo];
                 own_changes_stay_what_they_are [looks_through file_tree];
                 rolled_back_to_what_it_saw [looks_through file_tree];
+                rolled_back_to_what_it_had_deleted [looks_through file_tree];
                 checkpoints_show_what_they_showed [looks_through file_tree checkpoints];
                 an_edit_of_it_is_a_conflict [looks_through file_tree];
                 merged_with_it_three_ways [looks_through file_tree keeps_base];

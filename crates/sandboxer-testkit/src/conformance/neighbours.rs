@@ -204,6 +204,20 @@ pub(super) fn rolled_back_to_what_it_saw(fixture: &Fixture) {
     assert_undisturbed(&b, &expected, "rolled back after a neighbour's commit");
 }
 
+/// What it deleted and committed stays deleted, also when it has no change left that says so.
+pub(super) fn rolled_back_to_what_it_had_deleted(fixture: &Fixture) {
+    let b = fixture.open();
+    fs::remove_file(b.path("a.txt")).unwrap();
+    b.commit();
+    b.rollback();
+    let expected = b.manifest();
+    let a = fixture.open();
+    fs::write(a.path("a.txt"), "the neighbour's\n").unwrap();
+    a.commit();
+    b.rollback();
+    assert_undisturbed(&b, &expected, "rolled back after a neighbour's commit");
+}
+
 pub(super) fn checkpoints_show_what_they_showed(fixture: &Fixture) {
     let (a, b, clean) = two(fixture);
     b.checkpoint("clean");
