@@ -250,10 +250,15 @@ fn keep(base: &OverlayBase<'_>, shelf: &Shelf<'_>, path: &RelPath, edits: &mut E
     }
     let is_made = |stamp: Stamp| stamp.is_dir() && recorded.is_none();
     entry.hash = match shelf.put(path)? {
-        Some(hash) => hash,
+        Put::Done(hash) => hash,
         // Made for what it holds.
-        None if base.preserve.stamp(path)?.is_some_and(is_made) => None,
-        None => return Ok(()),
+        Put::Nothing if base.preserve.stamp(path)?.is_some_and(is_made) => None,
+        Put::Unreadable if recorded.is_none() => {
+            entry.base = entry.base.map(Stamp::at_unknown_time);
+            edits.insert(path.clone(), Some(entry));
+            return Ok(());
+        }
+        Put::Nothing | Put::Unreadable => return Ok(()),
     };
     if !in_layers(base, path) {
         // What it shows is its base, whoever changed it before.
@@ -314,6 +319,16 @@ pub(super) struct Shelf<'a> {
     pub making: Making,
 }
 
+/// What became of an entry that was to be copied.
+pub(super) enum Put {
+    /// Nothing is to be copied, or it is there already.
+    Nothing,
+    /// It is somebody else's, and we may not read it.
+    Unreadable,
+    /// It is there now. With the hash of its content.
+    Done(Option<ContentHash>),
+}
+
 /// A directory where entries are made before they are put in place, so that what is in place is whole. It goes with what is in it.
 pub(super) struct Making {
     path: PathBuf,
@@ -356,26 +371,29 @@ impl Drop for Making {
 }
 
 impl Shelf<'_> {
-    /// Copies the entry at `path`. `None` where nothing is to be copied or it is there already, else the hash of its content.
-    pub fn put(&self, path: &RelPath) -> Result<Option<Option<ContentHash>>> {
-        let Some(found) = self.from.find(path)? else { return Ok(None) };
+    /// Copies the entry at `path`.
+    pub fn put(&self, path: &RelPath) -> Result<Put> {
+        let Some(found) = self.from.find(path)? else { return Ok(Put::Nothing) };
         if self.to.stamp(path)?.is_some() {
-            return Ok(None);
+            return Ok(Put::Nothing);
         }
-        let Some(to) = self.parent(path)? else { return Ok(None) };
         let from = self.from.open_parent(path, &found)?;
+        if !may_read(&from, path.name(), &found.stamp) {
+            return Ok(Put::Unreadable);
+        }
+        let Some(to) = self.parent(path)? else { return Ok(Put::Nothing) };
         match found.stamp.node_type() {
-            NodeType::File => self
-                .making
-                .put(&to, path.name(), |to, name| copy_flushed(&from, path.name(), to, name))
-                .map(Some),
+            NodeType::File => {
+                let copy = |to: &Dir, name: &[u8]| copy_flushed(&from, path.name(), to, name);
+                self.making.put(&to, path.name(), copy).map(Put::Done)
+            }
             NodeType::Symlink => {
                 let target = from.read_link(path.name())?;
-                self.making.put(&to, path.name(), |to, name| make_link(to, name, &target, &found.stamp))?;
-                Ok(Some(None))
+                let link = |to: &Dir, name: &[u8]| make_link(to, name, &target, &found.stamp);
+                self.making.put(&to, path.name(), link).map(|_| Put::Done(None))
             }
-            NodeType::Directory => self.dir(&to, path).map(|_| Some(None)),
-            _ => Ok(None),
+            NodeType::Directory => self.dir(&to, path).map(|_| Put::Done(None)),
+            _ => Ok(Put::Nothing),
         }
     }
 
@@ -425,6 +443,13 @@ impl Shelf<'_> {
     }
 }
 
+/// Whether the content of an entry may be read, if it is of a kind that has any.
+fn may_read(parent: &Dir, name: &[u8], stamp: &Stamp) -> bool {
+    let is_opened = matches!(stamp.node_type(), NodeType::File | NodeType::Directory);
+    let open = || parent.try_open(name, OFlags::RDONLY | OFlags::NONBLOCK, 0);
+    !(is_opened && matches!(open(), Err(Errno::ACCESS | Errno::PERM)))
+}
+
 fn copy_flushed(from: &Dir, name: &[u8], to: &Dir, as_name: &[u8]) -> Result<Option<ContentHash>> {
     let copied = copy_file((from, name), (to, as_name), Transfer::Prefer, &mut Vec::new())?;
     let flushed = fs::fsync(to.open_file(as_name)?);
@@ -445,7 +470,7 @@ pub(super) fn keep_for_checkpoints(spec: &OverlaySpec, places: &Places, journal:
     let making = Making::at(&layer.with_extension("making"))?;
     let shelf = Shelf { from, to: Root::open(&layer)?, making };
     for path in &changes.paths {
-        if shelf.put(path)?.is_none() {
+        if matches!(shelf.put(path)?, Put::Nothing) {
             shelf.white_out(path)?;
         }
     }
@@ -475,8 +500,11 @@ fn take_over(base: &OverlayBase<'_>, merged: &Root, changes: &Changes) -> Result
     for path in changes.paths.iter().filter(|path| !in_layers(base, path)) {
         let Some(parent) = merged.find_parent(path)? else { continue };
         let Some(stamp) = parent.stamp(path.name())? else { continue };
-        touch(&parent, path.name(), &stamp)
-            .map_err(|e| Error::io("keep for another sandbox", merged.shown(path), e))?;
+        match touch(&parent, path.name(), &stamp) {
+            // What we may not read we cannot keep.
+            Err(_) if !may_read(&parent, path.name(), &stamp) => {}
+            touched => touched.map_err(|e| Error::io("keep for another sandbox", merged.shown(path), e))?,
+        }
     }
     Ok(())
 }

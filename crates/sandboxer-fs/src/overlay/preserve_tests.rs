@@ -1,6 +1,9 @@
 #![allow(clippy::unwrap_used)]
 
-use std::fs::{create_dir, read, read_dir, write};
+use std::fs::{Permissions, create_dir, read, read_dir, set_permissions, write};
+use std::os::unix::fs::{PermissionsExt, chown};
+
+use rustix::fs::{Gid, Uid};
 
 use super::super::instant::Instant;
 use super::super::layer::Marks;
@@ -177,4 +180,62 @@ fn what_is_noted_to_be_absent_is_hidden_before_it_comes() {
     let stamp = dir.stamp(b"file").unwrap().unwrap();
     assert_eq!(preserve.meaning(&dir, b"file", &stamp).unwrap(), Meaning::Whiteout);
     assert_eq!(home.recorded()[&rel("file")], None);
+}
+
+/// Runs `test` as an ordinary user, to whom everything in `home` belongs but the secret.
+fn without_privilege(home: Home, test: impl FnOnce(&Home) + Send + 'static) {
+    let is_root = rustix::process::geteuid().is_root();
+    let own = ["", "original", "original/readable", "scratch", "ws"];
+    let layers = ["ws/upper", "ws/preserve", "ws/layers", "ws/merged"];
+    own.iter()
+        .chain(&layers)
+        .filter(|_| is_root)
+        .for_each(|path| chown(home.at(path), Some(65534), Some(65534)).unwrap());
+    let run = std::thread::spawn(move || {
+        if is_root {
+            // Of this thread alone; with it go all capabilities.
+            rustix::thread::set_thread_gid(Gid::from_raw(65534)).unwrap();
+            rustix::thread::set_thread_uid(Uid::from_raw(65534)).unwrap();
+        }
+        test(&home);
+    });
+    run.join().unwrap();
+}
+
+/// A home with a file that not everybody may read.
+fn with_a_secret() -> Home {
+    let home = Home::new();
+    for file in ["readable", "secret"] {
+        write(home.at("original").join(file), file).unwrap();
+    }
+    set_permissions(home.at("original/secret"), Permissions::from_mode(0o000)).unwrap();
+    home
+}
+
+#[test]
+fn what_may_not_be_read_is_noted_as_unknown_and_not_kept() {
+    without_privilege(with_a_secret(), |home| {
+        // A file that is not ours cannot be touched either.
+        let watcher = Watcher { merged: Some(home.at("original")), ..home.watcher() };
+        watcher.keep_old(&home.original(), &home.commit_of(&["readable", "secret"])).unwrap();
+        let recorded = home.recorded();
+        let entry = |path| recorded[&rel(path)].as_ref().unwrap();
+        assert!(!entry("secret").base.unwrap().is_known());
+        assert_eq!((entry("secret").hash, entry("readable").hash), (None, hash("readable")));
+        assert!(home.at("ws/preserve/readable").exists());
+        assert!(!home.at("ws/preserve/secret").exists());
+    });
+}
+
+#[test]
+fn checkpoints_do_without_what_may_not_be_read() {
+    without_privilege(with_a_secret(), |home| {
+        let places = Places::new(&home.at("ws"));
+        Stack::open(&places).unwrap().freeze("one", &places).unwrap();
+        let journal = home.commit_of(&["readable", "secret"]);
+        keep_for_checkpoints(&home.watcher().spec, &places, &journal).unwrap();
+        let kept = places.layer(Stack::load(&places).unwrap().checkpoint("one").unwrap()[0]);
+        let names: Vec<_> = read_dir(kept).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["readable"]);
+    });
 }
