@@ -123,15 +123,17 @@ impl Watcher {
 
     /// Hides what the journal has added.
     pub fn hide_new(&self, original: &Root, journal: &Journal) -> Result<()> {
-        let Some(merged) = &self.merged else { return Ok(()) };
         let filter = Filter::new(&self.spec.patterns)?;
         let changes = Changes::of(journal, original.path(), &self.spec.original, &filter);
-        let (merged, watched) = (Root::open(merged)?, Root::open(&self.spec.original)?);
+        let merged = self.merged.as_ref().map(Root::open).transpose()?;
+        let watched = Root::open(&self.spec.original)?;
         let base = self.base(&watched)?;
-        for path in changes.paths.iter().filter(|path| !in_layers(&base, path)) {
+        for path in changes.paths.iter().filter(|path| is_free(&base, path)) {
             let Says::Here(None) = says(&base.recorded, path) else { continue };
-            if watched.stamp(path)?.is_some() {
-                hide(&merged, path)?;
+            match &merged {
+                Some(merged) if watched.stamp(path)?.is_some() => hide(merged, path)?,
+                Some(_) => {}
+                None => drop_holder(&base, path)?,
             }
         }
         Ok(())
@@ -158,6 +160,24 @@ impl Watcher {
 /// Whether a layer has anything, a whiteout included, at `path`.
 fn in_layers(base: &OverlayBase<'_>, path: &RelPath) -> bool {
     base.layers.iter().any(|layer| layer.root.stamp(path).is_ok_and(|found| found.is_some()))
+}
+
+/// Whether no layer has anything at `path` but what [`hide`] left there when it was killed.
+fn is_free(base: &OverlayBase<'_>, path: &RelPath) -> bool {
+    !in_layers(base, path) || has_holder(base, path)
+}
+
+fn has_holder(base: &OverlayBase<'_>, path: &RelPath) -> bool {
+    let in_upper = |upper: &Layer| upper.root.stamp(path).is_ok_and(|found| found.is_some_and(is_holder));
+    base.layers.first().is_some_and(in_upper)
+}
+
+/// Removes what [`hide`] left, where it is not mounted any more: `preserve` hides what is below.
+fn drop_holder(base: &OverlayBase<'_>, path: &RelPath) -> Result<()> {
+    match base.layers.first() {
+        Some(upper) if has_holder(base, path) => crate::remove_below(&upper.root, path),
+        _ => Ok(()),
+    }
 }
 
 /// Notes what the directories are that a commit is about to write to: afterwards their times would say that anybody may have changed
@@ -227,9 +247,7 @@ pub(super) fn keep_own(base: &OverlayBase<'_>, merged: &Root, journal: &Journal)
 pub(super) fn hide_own(base: &OverlayBase<'_>, merged: &Root, journal: &Journal) -> Result<()> {
     for step in &journal.steps {
         let Step::Place { path, old: None, .. } = step else { continue };
-        if !in_layers(base, path)
-            && base.preserve.stamp(path)?.is_none()
-            && base.original.stamp(path)?.is_some()
+        if is_free(base, path) && base.preserve.stamp(path)?.is_none() && base.original.stamp(path)?.is_some()
         {
             hide(merged, path)?;
         }
@@ -558,6 +576,17 @@ fn same_mode(parent: &Dir, name: &[u8], stamp: &Stamp) -> rustix::io::Result<()>
     fs::chmodat(parent, name, Mode::from_raw_mode(stamp.permissions()), AtFlags::empty())
 }
 
+/// The mode of the empty file by which [`hide`] has the kernel look again. Files have none like it, so one that was left is known.
+const HOLDER: u32 = 0o1600;
+
+fn is_holder(stamp: Stamp) -> bool {
+    stamp.is_file() && stamp.size == 0 && stamp.permissions() == HOLDER
+}
+
+fn make_holder(parent: &Dir, name: &[u8]) -> rustix::io::Result<()> {
+    parent.try_open(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, HOLDER).map(drop)
+}
+
 /// Makes a whiteout through the mount. One that was asked for the name before it was there still says that nothing is: then a file is
 /// made and removed, and the kernel looks again.
 fn hide(merged: &Root, path: &RelPath) -> Result<()> {
@@ -565,9 +594,8 @@ fn hide(merged: &Root, path: &RelPath) -> Result<()> {
     if parent.stamp(path.name())?.is_some() {
         return crate::remove_entry(&parent, path.name());
     }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-    match parent.try_open(path.name(), flags, 0o600) {
-        Ok(_) => parent.remove(path.name(), false),
+    match make_holder(&parent, path.name()) {
+        Ok(()) => parent.remove(path.name(), false),
         Err(Errno::EXIST) => crate::remove_entry(&parent, path.name()),
         Err(e) => Err(Error::io("hide from another sandbox", merged.shown(path), e)),
     }

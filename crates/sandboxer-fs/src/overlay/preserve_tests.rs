@@ -239,3 +239,36 @@ fn checkpoints_do_without_what_may_not_be_read() {
         assert_eq!(names, ["readable"]);
     });
 }
+
+/// A commit that has added `new` and `own`, and was killed while it hid the former; the latter is there in the upper too.
+fn killed_while_hiding() -> (Home, Journal) {
+    let home = Home::new();
+    let journal = home.commit_of(&["new", "own"]);
+    home.watcher().keep_old(&home.original(), &journal).unwrap();
+    for name in ["new", "own"] {
+        write(home.at("original").join(name), "committed").unwrap();
+    }
+    let upper = Root::open(home.at("ws/upper")).unwrap().as_dir().unwrap();
+    make_holder(&upper, b"new").unwrap();
+    write(home.at("ws/upper/own"), "").unwrap();
+    set_permissions(home.at("ws/upper/own"), Permissions::from_mode(0o600)).unwrap();
+    (home, journal)
+}
+
+#[test]
+fn what_hiding_left_goes_with_the_next_try() {
+    let (home, journal) = killed_while_hiding();
+    // As good as a mount: there is nothing below that would have to be hidden.
+    let watcher = Watcher { merged: Some(home.at("ws/upper")), ..home.watcher() };
+    watcher.hide_new(&home.original(), &journal).unwrap();
+    assert!(!home.at("ws/upper/new").exists());
+    assert!(home.at("ws/upper/own").exists(), "an empty file of the workspace is its own");
+}
+
+#[test]
+fn what_hiding_left_goes_also_when_it_is_not_mounted_any_more() {
+    let (home, journal) = killed_while_hiding();
+    home.watcher().hide_new(&home.original(), &journal).unwrap();
+    assert!(!home.at("ws/upper/new").exists());
+    assert!(home.at("ws/upper/own").exists(), "an empty file of the workspace is its own");
+}
