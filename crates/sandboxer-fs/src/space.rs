@@ -138,6 +138,8 @@ impl Pair {
             return work(&Root::open(&self.home)?.create_dirs(&RelPath::parse("workshop")?, 0o700)?);
         }
         let name = RelPath::single(&[RESERVED, b"workshop"].concat())?;
+        // What a killed command left there, or a program put there.
+        crate::remove_below(&self.copy, &name)?;
         let done = work(&self.copy.create_dirs(&name, 0o700)?);
         crate::remove_below(&self.copy, &name)?;
         done

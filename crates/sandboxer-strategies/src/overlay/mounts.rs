@@ -12,6 +12,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::mount::UnmountFlags;
 use sandboxer_core::{Error, Result};
+use sandboxer_fs::durable;
 use sandboxer_fs::overlay::instant::Clock;
 use sandboxer_fs::overlay::layer::Marks;
 use sandboxer_fs::overlay::space::OverlaySpec;
@@ -317,7 +318,7 @@ impl Mounted {
 
     /// Not durably: it says nothing after the machine went down, but that it did.
     fn store(&self, home: &Path) {
-        let _ = serde_json::to_vec(self).map(|json| std::fs::write(Self::path(home), json));
+        let _ = serde_json::to_vec(self).map(|json| durable::write_lazily(&Self::path(home), &json));
     }
 
     fn forget(home: &Path) {

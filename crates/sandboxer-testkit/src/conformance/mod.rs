@@ -272,6 +272,10 @@ macro_rules! with_conformance_cases {
                 created_on_both_sides [looks_through file_tree];
                 a_swapped_directory [looks_through file_tree];
                 copied_up_and_unchanged [looks_through file_tree];
+                two_directories_that_change_places [looks_through file_tree];
+                a_hand_deletion_of_a_replaced_file [looks_through file_tree];
+                a_stale_layer [looks_through file_tree checkpoints];
+                refreshed_and_changed [looks_through file_tree];
             }
             neighbours {
                 everything_looked_up_before [looks_through file_tree];
@@ -289,6 +293,7 @@ macro_rules! with_conformance_cases {
                 merged_with_it_three_ways [looks_through file_tree keeps_base];
                 below_the_committer [looks_through file_tree];
                 above_the_committer [looks_through file_tree];
+                removed_here_after_it_was_removed_there [looks_through file_tree checkpoints];
             }
             gaps {
                 chosen_hunks [no_hunks];

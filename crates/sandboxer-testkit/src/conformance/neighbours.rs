@@ -296,3 +296,24 @@ pub(super) fn above_the_committer(fixture: &Fixture) {
     fs::write(b.path("deep/e/x"), "mine\n").unwrap();
     b.assert_conflict(&["deep/e/x"]);
 }
+
+/// What a neighbour has removed from the original is removed here too: it stays away, whatever becomes of the mount.
+pub(super) fn removed_here_after_it_was_removed_there(fixture: &Fixture) {
+    grow(&fixture.original(""));
+    let (neighbour, open) = (fixture.open(), fixture.open());
+    open.manifest();
+    fs::remove_file(neighbour.path("a.txt")).unwrap();
+    fs::remove_dir_all(neighbour.path("deep")).unwrap();
+    neighbour.commit();
+    fs::remove_file(open.path("a.txt")).unwrap();
+    fs::remove_dir_all(open.path("deep")).unwrap();
+    fs::create_dir(open.path("deep")).unwrap();
+    fs::write(open.path("deep/new"), "new\n").unwrap();
+    let expected = open.manifest();
+    let told = open.diff();
+    let is_told = |path: &str| told.entries.iter().any(|e| e.path == super::fixture::rel(path));
+    assert!(is_told("a.txt") && is_told("deep/e/x"), "{told:?}");
+    open.checkpoint("mounted anew");
+    expected.assert_same(&open.manifest(), Facets::WRITTEN, "what was removed came back");
+    assert_eq!(told.digest, open.diff().digest);
+}

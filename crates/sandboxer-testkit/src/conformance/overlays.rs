@@ -114,3 +114,67 @@ pub(super) fn copied_up_and_unchanged(fixture: &Fixture) {
     assert!(open.commit().entries.is_empty());
     fixture.assert_untouched(&before);
 }
+
+/// Each takes the other's place; both were changed inside, so each is known there.
+pub(super) fn two_directories_that_change_places(fixture: &Fixture) {
+    for (path, content) in [("left/x", "left\n"), ("right/x", "right hand\n"), ("right/kept", "kept\n")] {
+        fs::create_dir_all(fixture.original(path).parent().unwrap()).unwrap();
+        fs::write(fixture.original(path), content).unwrap();
+    }
+    let open = fixture.open();
+    fs::write(open.path("left/x"), "mine\n").unwrap();
+    fs::remove_file(open.path("right/x")).unwrap();
+    let aside = fixture.outside().join("aside");
+    fs::rename(fixture.original("left"), &aside).unwrap();
+    fs::rename(fixture.original("right"), fixture.original("left")).unwrap();
+    fs::rename(&aside, fixture.original("right")).unwrap();
+    open.assert_conflict(&["left/x", "right/x"]);
+    assert_eq!(fs::read_to_string(fixture.original("left/x")).unwrap(), "right hand\n");
+}
+
+/// Replaced inside, as editors do it, and deleted from the original after somebody had looked.
+pub(super) fn a_hand_deletion_of_a_replaced_file(fixture: &Fixture) {
+    let open = fixture.open();
+    fs::write(open.path("new name"), "replaced\n").unwrap();
+    fs::rename(open.path("new name"), open.path("a.txt")).unwrap();
+    open.assert_kinds(&[("a.txt", DiffKind::Modified)]);
+    fs::remove_file(fixture.original("a.txt")).unwrap();
+    open.assert_conflict(&["a.txt"]);
+    assert!(!fixture.original("a.txt").exists());
+}
+
+/// What something else left in the place of a layer is not taken for one.
+pub(super) fn a_stale_layer(fixture: &Fixture) {
+    let open = fixture.open();
+    open.write("a.txt", "first\n");
+    open.checkpoint("one");
+    let layers = Path::new(open.sandbox.text("dir").unwrap()).join("layers");
+    for number in 2..5 {
+        fs::create_dir(layers.join(number.to_string())).unwrap();
+    }
+    open.write("b.txt", "second\n");
+    open.checkpoint("two");
+    assert_eq!((open.read("a.txt"), open.read("b.txt")), ("first\n".into(), "second\n".into()));
+    open.write("b.txt", "third\n");
+    open.restore("two");
+    assert_eq!((open.read("a.txt"), open.read("b.txt")), ("first\n".into(), "second\n".into()));
+}
+
+/// After a refresh nothing is told from the base before it.
+pub(super) fn refreshed_and_changed(fixture: &Fixture) {
+    let open = fixture.open();
+    fs::remove_file(open.path("a.txt")).unwrap();
+    open.commit();
+    open.rollback();
+    fs::write(fixture.original("a.txt"), "by hand\n").unwrap();
+    let mut resource = fixture.resource();
+    resource.properties.insert("refresh".into(), json!(open.sandbox.text("dir").unwrap()));
+    let refreshed = open.strategy.create(&open.sandbox.plan_id, &resource).unwrap();
+    assert_eq!(refreshed.metadata["refreshed"]["conflicts"], json!([]));
+    assert_eq!(open.read("a.txt"), "by hand\n");
+    open.assert_clean();
+    fs::remove_file(open.path("a.txt")).unwrap();
+    open.assert_kinds(&[("a.txt", DiffKind::Deleted)]);
+    open.commit();
+    assert!(!fixture.original("a.txt").exists());
+}
