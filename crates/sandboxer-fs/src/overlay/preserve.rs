@@ -8,29 +8,25 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
-use rustix::io::Errno;
-use sandboxer_core::model::{NodeType, RelPath};
-use sandboxer_core::{Error, Result};
+use sandboxer_core::Result;
+use sandboxer_core::model::RelPath;
 
 use super::base::OverlayBase;
-use super::layer::{Layer, Meaning};
+use super::layer::Layer;
+use super::live::{detach, hide, is_holder, take_over};
 use super::records::{Records, Says, says};
+use super::shelf::{Making, Put, Shelf};
 use super::space::OverlaySpec;
 use super::stack::{Places, Stack};
 use super::taken;
 use super::view::View;
 use crate::base::Base;
-use crate::clone::{dress_dir, make_link};
 use crate::commit::{Journal, Step};
-use crate::copy::{Meta, Transfer, copy_file};
-use crate::filter::{Filter, RESERVED};
-use crate::hash::ContentHash;
+use crate::filter::Filter;
 use crate::list;
 use crate::manifest::{Edits, Entry};
-use crate::root::{Dir, Root};
+use crate::root::Root;
 use crate::stamp::Stamp;
-use crate::xattrs;
 
 /// An overlay workspace that looks at an original which is about to change.
 pub struct Watcher {
@@ -109,7 +105,7 @@ impl Watcher {
         match &self.merged {
             Some(merged) => {
                 let merged = Root::open(merged)?;
-                take_over(&base, &merged, &changes)?;
+                take_over(&base, &merged, &changes.paths)?;
                 taken::note(&self.home, changes.paths.iter().filter(|path| in_layers(&base, path)).cloned())?;
                 match journal.graves() {
                     Some(_) => Ok(()),
@@ -158,7 +154,7 @@ impl Watcher {
 }
 
 /// Whether a layer has anything, a whiteout included, at `path`.
-fn in_layers(base: &OverlayBase<'_>, path: &RelPath) -> bool {
+pub(super) fn in_layers(base: &OverlayBase<'_>, path: &RelPath) -> bool {
     base.layers.iter().any(|layer| layer.root.stamp(path).is_ok_and(|found| found.is_some()))
 }
 
@@ -240,7 +236,7 @@ pub(super) fn note_replaced(records: &Records, journal: &Journal) -> Result<()> 
 /// For an undo: the workspace goes on showing what it shows, of which some may be the original's alone by now.
 pub(super) fn keep_own(base: &OverlayBase<'_>, merged: &Root, journal: &Journal) -> Result<()> {
     let here = base.original.path();
-    take_over(base, merged, &Changes::of(journal, here, here, &Filter::all()))
+    take_over(base, merged, &Changes::of(journal, here, here, &Filter::all()).paths)
 }
 
 /// The same for what it does not show, once that is back in the original.
@@ -327,154 +323,6 @@ fn hide_before(base: &OverlayBase<'_>, shelf: &Shelf<'_>, path: &RelPath, edits:
     Ok(())
 }
 
-/// A layer that entries are copied to before they change.
-pub(super) struct Shelf<'a> {
-    /// What shows them now.
-    pub from: View<'a>,
-    /// The layer.
-    pub to: Root,
-    /// On the layer's filesystem.
-    pub making: Making,
-}
-
-/// What became of an entry that was to be copied.
-pub(super) enum Put {
-    /// Nothing is to be copied, or it is there already.
-    Nothing,
-    /// It is somebody else's, and we may not read it.
-    Unreadable,
-    /// It is there now. With the hash of its content.
-    Done(Option<ContentHash>),
-}
-
-/// A directory where entries are made before they are put in place, so that what is in place is whole. It goes with what is in it.
-pub(super) struct Making {
-    path: PathBuf,
-    dir: Dir,
-}
-
-impl Making {
-    /// The one entry that is being made.
-    const ENTRY: &[u8] = b"entry";
-
-    /// An empty one at `path`, whatever a crash has left there.
-    fn at(path: &Path) -> Result<Self> {
-        crate::remove_tree(path)?;
-        std::fs::create_dir(path).map_err(|e| Error::io("create directory", path, e))?;
-        Ok(Self { path: path.to_path_buf(), dir: Root::open(path)?.as_dir()? })
-    }
-
-    /// Has `make` make an entry, which then is the entry `name` of `to`, or leaves nothing.
-    fn put<T>(&self, to: &Dir, name: &[u8], make: impl FnOnce(&Dir, &[u8]) -> Result<T>) -> Result<T> {
-        let put = || {
-            let made = make(&self.dir, Self::ENTRY)?;
-            fs::renameat(&self.dir, Self::ENTRY, to, name)
-                .map_err(|e| Error::io("rename into place", to.shown(name), e))?;
-            // What is seen from the next mount on must not depend on luck.
-            to.sync().map(|()| made)
-        };
-        let done = put();
-        if done.is_err() {
-            let _ = self.dir.remove(Self::ENTRY, false);
-        }
-        done
-    }
-}
-
-impl Drop for Making {
-    fn drop(&mut self) {
-        // What stays is removed by the next.
-        let _ = crate::remove_tree(&self.path);
-    }
-}
-
-impl Shelf<'_> {
-    /// Copies the entry at `path`.
-    pub fn put(&self, path: &RelPath) -> Result<Put> {
-        let Some(found) = self.from.find(path)? else { return Ok(Put::Nothing) };
-        if self.to.stamp(path)?.is_some() {
-            return Ok(Put::Nothing);
-        }
-        let from = self.from.open_parent(path, &found)?;
-        if !may_read(&from, path.name(), &found.stamp) {
-            return Ok(Put::Unreadable);
-        }
-        let Some(to) = self.parent(path)? else { return Ok(Put::Nothing) };
-        match found.stamp.node_type() {
-            NodeType::File => {
-                let copy = |to: &Dir, name: &[u8]| copy_flushed(&from, path.name(), to, name);
-                self.making.put(&to, path.name(), copy).map(Put::Done)
-            }
-            NodeType::Symlink => {
-                let target = from.read_link(path.name())?;
-                let link = |to: &Dir, name: &[u8]| make_link(to, name, &target, &found.stamp);
-                self.making.put(&to, path.name(), link).map(|_| Put::Done(None))
-            }
-            NodeType::Directory => self.dir(&to, path).map(|_| Put::Done(None)),
-            _ => Ok(Put::Nothing),
-        }
-    }
-
-    /// Makes a whiteout at `path`, where nothing is shown yet. Whether there is one now that was not there.
-    pub fn white_out(&self, path: &RelPath) -> Result<bool> {
-        let is_free = self.from.find(path)?.is_none() && self.to.stamp(path)?.is_none();
-        if !is_free || !self.shows_parent(path)? {
-            return Ok(false);
-        }
-        let Some(to) = self.parent(path)? else { return Ok(false) };
-        fs::mknodat(&to, path.name(), FileType::CharacterDevice, Mode::empty(), 0)
-            .map_err(|e| Error::io("make a whiteout at", to.shown(path.name()), e))?;
-        Ok(true)
-    }
-
-    fn shows_parent(&self, path: &RelPath) -> Result<bool> {
-        match path.parent() {
-            Some(parent) => Ok(self.from.find(&parent)?.is_some_and(|found| found.stamp.is_dir())),
-            None => Ok(true),
-        }
-    }
-
-    /// The directory that holds `path` in the layer, made like the one that is shown. `None` where it is hidden there.
-    fn parent(&self, path: &RelPath) -> Result<Option<Dir>> {
-        let Some(parent) = path.parent() else { return self.to.as_dir().map(Some) };
-        match self.to.stamp(&parent)? {
-            Some(stamp) if stamp.is_dir() => return self.to.dir(Some(&parent)).map(Some),
-            Some(_) => return Ok(None),
-            None => {}
-        }
-        match self.parent(&parent)? {
-            Some(above) => self.dir(&above, &parent).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    fn dir(&self, to: &Dir, path: &RelPath) -> Result<Dir> {
-        let Some(found) = self.from.find(path)? else {
-            return Err(Error::not_found("directory", path.to_string()));
-        };
-        to.make_dir(path.name(), 0o700)?;
-        let (made, like) = (to.dir(path.name())?, self.from.open_parent(path, &found)?.dir(path.name())?);
-        let attributes =
-            xattrs::read(&like).map_err(|e| Error::io("read attributes of", like.shown_self(), e))?;
-        dress_dir(&made, &Meta::of(&like.stamp_self()?, attributes))?;
-        Ok(made)
-    }
-}
-
-/// Whether the content of an entry may be read, if it is of a kind that has any.
-fn may_read(parent: &Dir, name: &[u8], stamp: &Stamp) -> bool {
-    let is_opened = matches!(stamp.node_type(), NodeType::File | NodeType::Directory);
-    let open = || parent.try_open(name, OFlags::RDONLY | OFlags::NONBLOCK, 0);
-    !(is_opened && matches!(open(), Err(Errno::ACCESS | Errno::PERM)))
-}
-
-fn copy_flushed(from: &Dir, name: &[u8], to: &Dir, as_name: &[u8]) -> Result<Option<ContentHash>> {
-    let copied = copy_file((from, name), (to, as_name), Transfer::Prefer, &mut Vec::new())?;
-    let flushed = fs::fsync(to.open_file(as_name)?);
-    flushed.map_err(|e| Error::io("flush", to.shown(as_name), e))?;
-    Ok(copied.hash)
-}
-
 /// For a commit of the workspace itself: its checkpoints go on showing what they showed. One layer of old entries lies below all of them.
 pub(super) fn keep_for_checkpoints(spec: &OverlaySpec, places: &Places, journal: &Journal) -> Result<()> {
     let mut stack = Stack::load(places)?;
@@ -511,94 +359,6 @@ pub(super) fn forget_preserved(places: &Places, journal: &Journal) -> Result<()>
         }
     }
     Ok(())
-}
-
-/// Has the mount take for its own what it still has from the original.
-fn take_over(base: &OverlayBase<'_>, merged: &Root, changes: &Changes) -> Result<()> {
-    for path in changes.paths.iter().filter(|path| !in_layers(base, path)) {
-        let Some(parent) = merged.find_parent(path)? else { continue };
-        let Some(stamp) = parent.stamp(path.name())? else { continue };
-        match touch(&parent, path.name(), &stamp) {
-            // What we may not read we cannot keep.
-            Err(_) if !may_read(&parent, path.name(), &stamp) => {}
-            touched => touched.map_err(|e| Error::io("keep for another sandbox", merged.shown(path), e))?,
-        }
-    }
-    Ok(())
-}
-
-/// Makes a directory the mount's own. One that is merged with a directory which is then removed could not be listed any more, so
-/// everything in it moves to a new one that takes its place. Whoever works in it loses it: hence only where the removed
-/// directory cannot be kept (see [`Journal::graves`]).
-fn detach(base: &OverlayBase<'_>, merged: &Root, path: &RelPath) -> Result<()> {
-    let (Some(parent), Ok(dir)) = (merged.find_parent(path)?, merged.open_dir(path)) else { return Ok(()) };
-    if base.original.open_dir(path).is_err() || is_opaque(base, path)? {
-        return Ok(());
-    }
-    let name = RelPath::single(&[RESERVED, b"taking-over"].concat())?;
-    crate::remove_below(merged, &name)?;
-    let own = merged.create_dirs(&name, 0o700)?;
-    let failed = |e| Error::io("keep for another sandbox", merged.shown(path), e);
-    let attributes = xattrs::read(&dir).map_err(failed)?;
-    let meta = Meta::of(&dir.stamp_self()?, attributes);
-    for listed in list::names_and_types(&dir)? {
-        fs::renameat(&dir, &listed.name, &own, &listed.name).map_err(failed)?;
-    }
-    parent.remove(path.name(), true)?;
-    fs::renameat(merged, name.name(), &parent, path.name()).map_err(failed)?;
-    dress_dir(&own, &meta).map(drop)
-}
-
-fn is_opaque(base: &OverlayBase<'_>, path: &RelPath) -> Result<bool> {
-    let Some(upper) = base.layers.first() else { return Ok(false) };
-    let Some(parent) = upper.root.find_parent(path)? else { return Ok(false) };
-    let Some(stamp) = parent.stamp(path.name())? else { return Ok(false) };
-    Ok(upper.meaning(&parent, path.name(), &stamp)? == Meaning::Directory { opaque: true })
-}
-
-/// Changes nothing, in a way that makes the kernel copy the entry up.
-fn touch(parent: &Dir, name: &[u8], stamp: &Stamp) -> rustix::io::Result<()> {
-    match stamp.node_type() {
-        NodeType::File => match parent.try_open(name, OFlags::WRONLY | OFlags::NONBLOCK, 0) {
-            // Read-only, or being executed: its mode is set to what it is.
-            Err(Errno::ACCESS | Errno::TXTBSY) => same_mode(parent, name, stamp),
-            opened => opened.map(drop),
-        },
-        NodeType::Directory => same_mode(parent, name, stamp),
-        _ => {
-            let times = crate::copy::timestamps(stamp.mtime);
-            fs::utimensat(parent, name, &times, AtFlags::SYMLINK_NOFOLLOW)
-        }
-    }
-}
-
-fn same_mode(parent: &Dir, name: &[u8], stamp: &Stamp) -> rustix::io::Result<()> {
-    fs::chmodat(parent, name, Mode::from_raw_mode(stamp.permissions()), AtFlags::empty())
-}
-
-/// The mode of the empty file by which [`hide`] has the kernel look again. Files have none like it, so one that was left is known.
-const HOLDER: u32 = 0o1600;
-
-fn is_holder(stamp: Stamp) -> bool {
-    stamp.is_file() && stamp.size == 0 && stamp.permissions() == HOLDER
-}
-
-fn make_holder(parent: &Dir, name: &[u8]) -> rustix::io::Result<()> {
-    parent.try_open(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, HOLDER).map(drop)
-}
-
-/// Makes a whiteout through the mount. One that was asked for the name before it was there still says that nothing is: then a file is
-/// made and removed, and the kernel looks again.
-fn hide(merged: &Root, path: &RelPath) -> Result<()> {
-    let Some(parent) = merged.find_parent(path)? else { return Ok(()) };
-    if parent.stamp(path.name())?.is_some() {
-        return crate::remove_entry(&parent, path.name());
-    }
-    match make_holder(&parent, path.name()) {
-        Ok(()) => parent.remove(path.name(), false),
-        Err(Errno::EXIST) => crate::remove_entry(&parent, path.name()),
-        Err(e) => Err(Error::io("hide from another sandbox", merged.shown(path), e)),
-    }
 }
 
 #[cfg(test)]

@@ -6,9 +6,14 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use rustix::fs::{Gid, Uid};
 
 use super::super::instant::Instant;
-use super::super::layer::Marks;
+use super::super::layer::{Marks, Meaning};
+use super::super::live::make_holder;
 use super::super::records::Recorded;
 use super::*;
+use crate::hash::ContentHash;
+use crate::root::Dir;
+use rustix::io::Errno;
+use sandboxer_core::Error;
 
 /// An overlay that is not mounted, and its original.
 struct Home(tempfile::TempDir);
