@@ -14,3 +14,11 @@ mod probe;
 mod scratch;
 
 pub use probe::{StrategyHealth, probe};
+
+/// First thing in the `main` of a program that keepers are started from: does what this process was started for, if it was started
+/// by a strategy, and never returns then. There must be no second thread yet.
+pub fn serve_if_asked() {
+    sandboxer_keeper::serve_if_asked();
+    sandboxer_keeper::enter::enter_if_asked();
+    overlay::sweep_if_asked();
+}

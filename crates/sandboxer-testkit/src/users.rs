@@ -57,7 +57,12 @@ fn processes_of(user: u32, program: &Path) -> Vec<u32> {
     use std::os::unix::fs::MetadataExt;
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let theirs = entries.filter(|e| e.metadata().is_ok_and(|m| m.uid() == user));
-    let running = theirs.filter(|e| fs::read_link(e.path().join("exe")).is_ok_and(|exe| exe == program));
+    let is_program = |e: &fs::DirEntry| fs::read_link(e.path().join("exe")).is_ok_and(|exe| exe == program);
+    // A sweeper is the same program, and ends by itself.
+    let is_keeper = |e: &fs::DirEntry| {
+        fs::read(e.path().join("cmdline")).is_ok_and(|words| words.starts_with(b"sandbox-keeper"))
+    };
+    let running = theirs.filter(|e| is_program(e) && is_keeper(e));
     running.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
 }
 

@@ -31,7 +31,7 @@ pub struct Setup {
     pub cancel: CancelFlag,
     /// Hears of everything that is removed to keep within the budgets.
     pub on_removal: Arc<dyn Fn(&str) + Send + Sync>,
-    /// The program that keepers are started from: one whose `main` begins with [`sandboxer_keeper::serve_if_asked`].
+    /// The program that keepers are started from: one whose `main` begins with [`sandboxer_strategies::serve_if_asked`].
     pub program: Option<PathBuf>,
 }
 

@@ -10,8 +10,9 @@ use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 use sandboxer_core::model::DiffKind;
-use sandboxer_keeper::{Keepers, serve_if_asked};
+use sandboxer_keeper::Keepers;
 use sandboxer_strategies::overlay;
+use sandboxer_strategies::serve_if_asked;
 use sandboxer_testkit::conformance::{self, Fixture};
 use sandboxer_testkit::{skip, users};
 
@@ -88,7 +89,12 @@ fn temporary() -> Vec<PathBuf> {
 fn keepers_of_ours() -> Vec<u32> {
     let exe = fs::read_link("/proc/self/exe").unwrap();
     let processes = fs::read_dir("/proc").unwrap().flatten();
-    let same = processes.filter(|p| fs::read_link(p.path().join("exe")).is_ok_and(|e| e == exe));
+    // A sweeper is the same program, and ends by itself.
+    let is_keeper = |p: &fs::DirEntry| {
+        fs::read(p.path().join("cmdline")).is_ok_and(|words| words.starts_with(b"sandbox-keeper"))
+    };
+    let same =
+        processes.filter(|p| is_keeper(p) && fs::read_link(p.path().join("exe")).is_ok_and(|e| e == exe));
     let ids = same.filter_map(|p| p.file_name().to_str()?.parse().ok());
     ids.filter(|pid| *pid != std::process::id()).collect()
 }
