@@ -196,7 +196,13 @@ impl Dir {
 
     /// The stamp of the entry `name` itself; `None` where there is none.
     pub fn stamp(&self, name: &[u8]) -> Result<Option<Stamp>> {
-        match fs::statx(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW, Stamp::MASK) {
+        let look = || fs::statx(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW, Stamp::MASK);
+        // An overlay answers so in the moment in which another lookup makes the same entry.
+        let found = match look() {
+            Err(Errno::NOMEM | Errno::STALE) => look(),
+            found => found,
+        };
+        match found {
             Ok(stat) => Ok(Some(Stamp::from_statx(&stat))),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(e) => Err(Error::io("examine", self.shown(name), e)),
