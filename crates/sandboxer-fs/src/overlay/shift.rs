@@ -20,6 +20,9 @@ use crate::restore::{Restored, Source, restore};
 use crate::root::{Dir, Root};
 use crate::space::Space;
 
+/// Where an entry is before and after.
+type Sides = (Option<Found>, Option<Found>);
+
 /// Two states of one overlay.
 pub struct Shift {
     from: Vec<Layer>,
@@ -54,34 +57,35 @@ impl Shift {
 
     /// How many entries are shown otherwise. Files are not read for it: one that is in another place counts.
     pub fn count(&self, cancel: &CancelFlag) -> Result<u64> {
-        let (from, to) = (self.view(&self.from), self.view(&self.to));
-        let mut count = 0;
-        for path in self.differing(cancel)? {
-            let (was, is) = (from.find(&path)?, to.find(&path)?);
-            count += u64::from(differs(was, is));
-        }
-        Ok(count)
+        let differing = self.differing(cancel)?;
+        Ok(differing.into_values().filter(|(was, is)| differs(*was, *is)).count() as u64)
     }
 
-    /// Every path where the two may differ.
-    fn differing(&self, cancel: &CancelFlag) -> Result<BTreeSet<RelPath>> {
+    /// Every path where the two may differ, and where each of them has it.
+    fn differing(&self, cancel: &CancelFlag) -> Result<BTreeMap<RelPath, Sides>> {
         let (from, to) = (self.view(&self.from), self.view(&self.to));
         let own = |layers: &'_ [Layer]| layers.len() - self.common;
         let layers: Vec<&Layer> =
             self.from[..own(&self.from)].iter().chain(&self.to[..own(&self.to)]).collect();
-        let mut paths = BTreeSet::new();
+        let (mut found, mut hidden) = (BTreeMap::new(), BTreeSet::new());
         for (path, facts) in touched(&layers, 1, cancel)?.paths {
+            let (was, is) = (from.find(&path)?, to.find(&path)?);
             let is_dir = |found: Option<Found>| found.is_some_and(|found| found.stamp.is_dir());
-            let (was, is) = (is_dir(from.find(&path)?), is_dir(to.find(&path)?));
-            if was && (!is || facts.hides_below()) {
-                below(&from, &path, &mut paths)?;
+            if is_dir(was) && (!is_dir(is) || facts.hides_below()) {
+                below(&from, &path, &mut hidden)?;
             }
-            if is && (!was || facts.hides_below()) {
-                below(&to, &path, &mut paths)?;
+            if is_dir(is) && (!is_dir(was) || facts.hides_below()) {
+                below(&to, &path, &mut hidden)?;
             }
-            paths.insert(path);
+            found.insert(path, (was, is));
         }
-        Ok(paths)
+        for path in hidden {
+            if let std::collections::btree_map::Entry::Vacant(free) = found.entry(path) {
+                let both = (from.find(free.key())?, to.find(free.key())?);
+                free.insert(both);
+            }
+        }
+        Ok(found)
     }
 }
 
@@ -139,7 +143,7 @@ impl Base for Target<'_> {
 
     fn scan(&self, comparison: &Comparison<'_>) -> Result<Scan> {
         let mut found = BTreeMap::new();
-        for path in self.shift.differing(comparison.cancel)? {
+        for path in self.shift.differing(comparison.cancel)?.into_keys() {
             let (base, now) = (self.find(&path)?, comparison.copy.stamp(&path)?);
             let is_dir = now.or(base.as_ref().and_then(|b| b.base)).is_some_and(|stamp| stamp.is_dir());
             if (base.is_some() || now.is_some()) && comparison.filter.passes_all(&path, is_dir) {

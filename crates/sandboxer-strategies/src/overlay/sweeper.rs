@@ -50,6 +50,7 @@ pub fn sweep_if_asked() {
     if arguments.next().is_none_or(|name| name != NAME) {
         return;
     }
+    wait_for_parent();
     for leaving in arguments {
         let leaving = Path::new(&leaving);
         // Only what was thrown away, whoever asks.
@@ -58,4 +59,15 @@ pub fn sweep_if_asked() {
         }
     }
     std::process::exit(0);
+}
+
+/// Removing much keeps the disk busy, and whoever started this waits for the disk too: they come first.
+fn wait_for_parent() {
+    let parent = rustix::process::getppid();
+    for _ in 0..200 {
+        if rustix::process::getppid() != parent {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
 }
