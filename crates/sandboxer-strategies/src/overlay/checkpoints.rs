@@ -86,7 +86,7 @@ impl OverlayStrategy {
     pub(super) fn go_back(&self, sandbox: &SandboxRef, id: &CheckpointId) -> Result<RollbackResult> {
         let (home, spec, places) = self.prepared(sandbox)?;
         let target = Stack::load(&places)?.checkpoint(id.as_str())?.clone();
-        let restored = self.switch(&home, &spec, &places, target)?;
+        let restored = self.switch(&home, &spec, &places, target, Some(id))?;
         Ok(rollback_result(Some(id.clone()), &restored, &format!("restored checkpoint {id}")))
     }
 
@@ -95,7 +95,7 @@ impl OverlayStrategy {
         let scope = sandbox.scope()?;
         let restored = if scope.is_empty() {
             let (home, spec, places) = self.prepared(sandbox)?;
-            self.switch(&home, &spec, &places, Vec::new())?
+            self.switch(&home, &spec, &places, Vec::new(), None)?
         } else {
             self.open(sandbox)?.rollback(&scope)?
         };
@@ -109,6 +109,7 @@ impl OverlayStrategy {
         spec: &OverlaySpec,
         places: &Places,
         target: Vec<LayerId>,
+        name: Option<&CheckpointId>,
     ) -> Result<Restored> {
         let lock = Mounts::lock(home)?;
         let mut stack = Stack::load(places)?;
@@ -121,6 +122,11 @@ impl OverlayStrategy {
         let switched = stack
             .settle(places)
             .and_then(|()| stack.switch(target, places))
+            // Each commit since has laid a layer below the checkpoint.
+            .and_then(|()| match name {
+                Some(name) => stack.squash(name.as_str(), spec.marks, places, &self.context.cancel),
+                None => Ok(()),
+            })
             .and_then(|()| taken::forget(home));
         let mounted = self.mounts.mount(home, spec, &lock);
         let restored = Restored { count: count?, ..Restored::default() };
