@@ -1,5 +1,7 @@
 //! Which part of a tree is in the sandbox.
 
+use std::sync::Arc;
+
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use sandboxer_core::model::RelPath;
 use sandboxer_core::{Error, Result};
@@ -21,9 +23,16 @@ pub struct Patterns {
     pub only: Option<RelPath>,
 }
 
+/// What a difference leaves out by another rule than patterns. It has to be sure: what it cannot tell is shown.
+pub trait Screen: Send + Sync {
+    /// Whether the entry at `path` is left out; for a directory, with everything below it. It is asked for the directories above first.
+    fn hides(&self, path: &RelPath, is_dir: bool) -> bool;
+}
+
 /// Compiled patterns.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Filter {
+    screen: Option<Arc<dyn Screen>>,
     include: Option<GlobSet>,
     exclude: Option<GlobSet>,
     skip: Vec<RelPath>,
@@ -37,6 +46,7 @@ impl Filter {
     /// Compiles `patterns`. `*` stays within a component, `**` crosses; a pattern without a slash matches at any depth.
     pub fn new(patterns: &Patterns) -> Result<Self> {
         Ok(Self {
+            screen: None,
             include: compile(&patterns.include)?,
             exclude: compile(&patterns.exclude)?,
             skip: patterns.skip.clone(),
@@ -46,12 +56,18 @@ impl Filter {
 
     /// A filter that lets everything through.
     pub fn all() -> Self {
-        Self { include: None, exclude: None, skip: Vec::new(), only: None }
+        Self { screen: None, include: None, exclude: None, skip: Vec::new(), only: None }
+    }
+
+    /// The same filter, with a screen before it.
+    pub fn screened(&self, screen: Arc<dyn Screen>) -> Self {
+        Self { screen: Some(screen), ..self.clone() }
     }
 
     /// Whether everything passes, so that no path need be built to ask.
     pub fn is_all(&self) -> bool {
-        self.include.is_none() && self.exclude.is_none() && self.skip.is_empty() && self.only.is_none()
+        let no_patterns = self.include.is_none() && self.exclude.is_none();
+        no_patterns && self.skip.is_empty() && self.only.is_none() && self.screen.is_none()
     }
 
     /// Whether the entry at `path` is in the sandbox. Directories pass `include`: what they hold decides.
@@ -63,6 +79,9 @@ impl Filter {
             return false;
         }
         if self.exclude.as_ref().is_some_and(|set| set.is_match(path.as_path())) {
+            return false;
+        }
+        if self.screen.as_ref().is_some_and(|screen| screen.hides(path, is_dir)) {
             return false;
         }
         is_dir || self.include.as_ref().is_none_or(|set| set.is_match(path.as_path()))

@@ -1,0 +1,254 @@
+//! Starting git so that it reads no configuration but what it is given, runs no hook, asks nobody and writes durably.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use sandboxer_core::{Error, Result};
+
+/// The oldest git that has what is used here.
+pub const OLDEST: Version = Version { major: 2, minor: 30 };
+
+/// What is switched off, or on, in every call: nothing that is configured may run, and what is written stays written.
+const SETTINGS: [&str; 9] = [
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.fsync=all",
+    "core.fsyncObjectFiles=true",
+    "core.commitGraph=false",
+    "core.pager=cat",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "protocol.allow=never",
+];
+
+/// The environment of every call.
+const ENVIRONMENT: [(&str, &str); 12] = [
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    // Before 2.32 git knew no other way to be told.
+    ("HOME", "/nonexistent"),
+    ("XDG_CONFIG_HOME", "/nonexistent"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    ("GIT_LITERAL_PATHSPECS", "1"),
+    ("GIT_NO_REPLACE_OBJECTS", "1"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("LC_ALL", "C"),
+    ("TZ", "UTC"),
+];
+
+/// A version of git.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// Before the first dot.
+    pub major: u32,
+    /// After it.
+    pub minor: u32,
+}
+
+impl Version {
+    /// Reads what `git version` prints.
+    fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.trim().strip_prefix("git version ")?.split('.');
+        Some(Self { major: numbers.next()?.parse().ok()?, minor: numbers.next()?.parse().ok()? })
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// The git of this machine, or why it cannot be used.
+pub fn version() -> Result<Version, String> {
+    let told = base().arg("version").output().map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => "git is not installed".to_owned(),
+        _ => format!("git cannot be started ({e})"),
+    })?;
+    let text = String::from_utf8_lossy(&told.stdout);
+    let version = Version::parse(&text).ok_or_else(|| format!("`git version` said {text:?}"))?;
+    if version < OLDEST {
+        return Err(format!("git {version} is too old: {OLDEST} or newer is needed"));
+    }
+    Ok(version)
+}
+
+/// Which git directory a command is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Place<'a> {
+    /// This one, and no search for another.
+    Dir(&'a Path),
+    /// The one that git finds from this directory.
+    From(&'a Path),
+}
+
+/// A call of git.
+pub struct Git {
+    command: Command,
+    /// What it is about, for messages.
+    about: PathBuf,
+}
+
+/// Git without anything that the caller's environment would tell it.
+fn base() -> Command {
+    let mut command = Command::new("git");
+    let ours = |name: &OsStr| name.to_string_lossy().starts_with("GIT_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| ours(name)) {
+        command.env_remove(name);
+    }
+    command.envs(ENVIRONMENT).stdin(Stdio::null());
+    command
+}
+
+impl Git {
+    /// A call about `place`.
+    pub fn at(place: Place<'_>) -> Self {
+        let mut command = base();
+        let about = match place {
+            Place::Dir(dir) => {
+                command.env("GIT_DIR", dir);
+                // Whatever is in the directory that the caller happens to be in is none of its business.
+                command.current_dir(dir);
+                dir
+            }
+            Place::From(dir) => {
+                command.current_dir(dir);
+                dir
+            }
+        };
+        for setting in SETTINGS {
+            command.args(["-c", setting]);
+        }
+        Self { command, about: about.to_path_buf() }
+    }
+
+    /// A call that reads the user's own configuration, as far as `HOME` and the system have one. Only for asking what it says.
+    pub fn asking(place: Place<'_>) -> Self {
+        let mut git = Self::at(place);
+        for name in ["GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_GLOBAL"] {
+            git.command.env_remove(name);
+        }
+        for name in ["HOME", "XDG_CONFIG_HOME"] {
+            match std::env::var_os(name) {
+                Some(value) => git.command.env(name, value),
+                None => git.command.env_remove(name),
+            };
+        }
+        git
+    }
+
+    /// One more setting; put before the command's name.
+    pub fn set(mut self, setting: impl AsRef<OsStr>) -> Self {
+        self.command.arg("-c").arg(setting);
+        self
+    }
+
+    /// One more word.
+    pub fn arg(mut self, word: impl AsRef<OsStr>) -> Self {
+        self.command.arg(word);
+        self
+    }
+
+    /// More words.
+    pub fn args<W: AsRef<OsStr>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
+        self.command.args(words);
+        self
+    }
+
+    /// A variable of its environment.
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// What it prints; a failure is an error with what it said.
+    pub fn output(mut self) -> Result<Vec<u8>> {
+        let output = self.command.output().map_err(|e| self.not_started(e))?;
+        self.checked(output)
+    }
+
+    /// Like [`Git::output`], as one line.
+    pub fn line(self) -> Result<String> {
+        let bytes = self.output()?;
+        Ok(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())
+    }
+
+    /// What it prints, or `None` where it ends with a failure.
+    pub fn try_output(mut self) -> Result<Option<Vec<u8>>> {
+        let output = self.command.output().map_err(|e| self.not_started(e))?;
+        Ok(output.status.success().then_some(output.stdout))
+    }
+
+    /// What it prints when given `input`.
+    pub fn feed(mut self, input: &[u8]) -> Result<Vec<u8>> {
+        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = self.command.spawn().map_err(|e| self.not_started(e))?;
+        let pipe = child.stdin.take();
+        let output = std::thread::scope(|scope| {
+            // A git that ends early has said why.
+            scope.spawn(move || pipe.map(|mut pipe| pipe.write_all(input)));
+            child.wait_with_output()
+        });
+        let output = output.map_err(|e| self.not_started(e))?;
+        self.checked(output)
+    }
+
+    /// Starts it with pipes to and from it; what it says as an error goes nowhere.
+    pub fn talk(mut self) -> Result<Child> {
+        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        self.command.spawn().map_err(|e| self.not_started(e))
+    }
+
+    fn checked(&self, output: Output) -> Result<Vec<u8>> {
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        let why = if said.is_empty() { output.status.to_string() } else { said };
+        Err(self.failed(std::io::Error::other(why)))
+    }
+
+    fn not_started(&self, error: std::io::Error) -> Error {
+        self.failed(error)
+    }
+
+    /// The command's name is the first word after the settings.
+    fn failed(&self, error: std::io::Error) -> Error {
+        Error::io("run git on", &self.about, error)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_and_compared() {
+        let version = Version::parse("git version 2.47.3\n").unwrap();
+        assert!(version > OLDEST && Version::parse("git version 2.29.rc1").unwrap() < OLDEST);
+        assert_eq!(Version::parse("git version 2.39.5 (Apple Git-154)").unwrap().to_string(), "2.39");
+        assert!(Version::parse("hello").is_none());
+    }
+
+    #[test]
+    fn a_failure_says_what_git_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Git::at(Place::Dir(dir.path())).args(["cat-file", "-p", "HEAD"]).output().unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(cause.contains("not a git repository"), "{cause}");
+    }
+
+    #[test]
+    fn what_is_fed_comes_back() {
+        let dir = tempfile::tempdir().unwrap();
+        Git::at(Place::From(dir.path())).args(["init", "-q", "."]).output().unwrap();
+        let git = Git::at(Place::Dir(&dir.path().join(".git")));
+        let told = git.args(["hash-object", "--stdin", "--no-filters"]).feed(b"").unwrap();
+        assert!(told.starts_with(b"e69de29"));
+    }
+}

@@ -1,0 +1,7 @@
+//! Git, used so that nothing an agent wrote can run.
+//!
+//! [`git`] starts git with a configuration of ours and no hooks; [`repository`] finds out what a checkout is; [`ledger`] is the git directory
+//! that commits are made in, which only we write; [`private`] is the one that the agent gets.
+
+pub mod git;
+pub mod oid;
