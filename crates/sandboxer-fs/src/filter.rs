@@ -27,6 +27,11 @@ pub struct Patterns {
 pub trait Screen: Send + Sync {
     /// Whether the entry at `path` is left out; for a directory, with everything below it. It is asked for the directories above first.
     fn hides(&self, path: &RelPath, is_dir: bool) -> bool;
+
+    /// Why the entry at `path`, which is shown, can never be committed.
+    fn refuses(&self, _path: &RelPath) -> Option<String> {
+        None
+    }
 }
 
 /// Compiled patterns.
@@ -57,6 +62,11 @@ impl Filter {
     /// A filter that lets everything through.
     pub fn all() -> Self {
         Self { screen: None, include: None, exclude: None, skip: Vec::new(), only: None }
+    }
+
+    /// Why the entry at `path` can never be committed.
+    pub fn refuses(&self, path: &RelPath) -> Option<String> {
+        self.screen.as_ref().and_then(|screen| screen.refuses(path))
     }
 
     /// The same filter, with a screen before it.
@@ -97,6 +107,12 @@ impl Filter {
             above = dir.parent();
         }
         self.passes(path, is_dir)
+    }
+}
+
+impl std::fmt::Debug for Filter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Filter").field("skip", &self.skip).field("only", &self.only).finish_non_exhaustive()
     }
 }
 

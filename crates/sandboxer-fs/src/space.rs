@@ -40,6 +40,8 @@ pub struct Means {
     pub cancel: CancelFlag,
     /// Who else looks at the original.
     pub neighbours: Arc<dyn Neighbours>,
+    /// What the original's own history knows, where it has one.
+    pub history: Option<Arc<dyn History>>,
 }
 
 impl Default for Means {
@@ -50,8 +52,18 @@ impl Default for Means {
             progress: Arc::new(NoProgress),
             cancel: CancelFlag::default(),
             neighbours: Arc::new(Nobody),
+            history: None,
         }
     }
+}
+
+/// The original's own history: it knows what was put there on purpose, and what was there before.
+pub trait History: Send + Sync {
+    /// Whether what the original has at `path` now is safe in its history: then a change of both sides may be merged unasked.
+    fn is_safe(&self, path: &RelPath) -> Result<bool>;
+
+    /// The content that the sandbox was made from at `path`, if that is known.
+    fn base(&self, path: &RelPath) -> Result<Option<Vec<u8>>>;
 }
 
 /// Workspaces that look through to the same original, and go on seeing what they saw when a commit changes it.
@@ -104,8 +116,10 @@ pub struct Pair {
     pub original: Root,
     /// The tree that is worked in.
     pub copy: Root,
-    /// What of it counts.
+    /// What of it is in the sandbox.
     pub filter: Filter,
+    /// What of that a difference shows and a commit takes.
+    pub shown: Filter,
     /// How the work is done.
     pub means: Means,
     /// How many bytes of base content are kept for merging.
@@ -122,11 +136,20 @@ impl Pair {
 
     /// The two trees, compared by way of `base`.
     pub fn comparison<'a>(&'a self, base: &'a dyn Base) -> Comparison<'a> {
+        self.compare_within(&self.filter, base)
+    }
+
+    /// The same, of what is shown.
+    pub fn shown<'a>(&'a self, base: &'a dyn Base) -> Comparison<'a> {
+        self.compare_within(&self.shown, base)
+    }
+
+    fn compare_within<'a>(&'a self, filter: &'a Filter, base: &'a dyn Base) -> Comparison<'a> {
         Comparison {
             original: &self.original,
             copy: &self.copy,
             base,
-            filter: &self.filter,
+            filter,
             threads: self.means.threads,
             cancel: &self.means.cancel,
         }
@@ -159,6 +182,9 @@ pub trait Space {
     /// Its trees.
     fn pair(&self) -> &Pair;
 
+    /// Its trees, to be set up otherwise before anything is done.
+    fn pair_mut(&mut self) -> &mut Pair;
+
     /// Its base, as it is written down now.
     fn base(&self) -> Result<Box<dyn Base + '_>>;
 
@@ -181,7 +207,7 @@ pub trait Space {
     /// Everything that differs from the base.
     fn diff(&self) -> Result<DiffView> {
         let base = self.base()?;
-        Ok(differences(&self.pair().comparison(base.as_ref()))?.view())
+        Ok(differences(&self.pair().shown(base.as_ref()))?.view())
     }
 
     /// The lock that a commit holds from before it looks until it is done.
@@ -221,12 +247,13 @@ pub trait Space {
         let pack = PackWriter::open(&pair.home.join(PACK), pair.keep_base)?;
         pair.with_workshop(|workshop| {
             commit::prepare(&Prepare {
-                comparison: pair.comparison(base.as_ref()),
+                comparison: pair.shown(base.as_ref()),
                 files: &files,
                 request,
                 operation,
                 pack: Some(&pack),
                 workshop,
+                history: pair.means.history.as_deref(),
             })
         })
     }

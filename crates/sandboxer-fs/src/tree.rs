@@ -95,6 +95,7 @@ impl Workspace {
             resource,
             original: Root::open(&spec.original)?,
             copy: Root::open(home.join(TREE))?,
+            shown: Filter::new(&spec.patterns)?,
             filter: Filter::new(&spec.patterns)?,
             means,
             keep_base: spec.keep_base,
@@ -237,6 +238,10 @@ impl Workspace {
 impl Space for Workspace {
     fn pair(&self) -> &Pair {
         &self.pair
+    }
+
+    fn pair_mut(&mut self) -> &mut Pair {
+        &mut self.pair
     }
 
     fn base(&self) -> Result<Box<dyn Base + '_>> {

@@ -15,6 +15,7 @@ use proptest::test_runner::{Config, TestRunner};
 use rustix::fs::XattrFlags;
 use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::model::RelPath;
+use sandboxer_fs::filter::Filter;
 use sandboxer_fs::overlay::layer::{Layer, Marks};
 use sandboxer_fs::overlay::touched::{Touched, touched};
 use sandboxer_fs::overlay::transfer::{copy_layer, squash};
@@ -421,7 +422,8 @@ fn a_copied_stack_shows_the_same_and_has_the_same_marks() {
 /// What the layers name, without the numbers of inodes, which differ between copies.
 fn facts(stack: &Stack, layers: &[PathBuf]) -> Touched {
     let layers = stack.open(layers);
-    let mut found = touched(&layers.iter().collect::<Vec<_>>(), 2, &CancelFlag::default()).unwrap();
+    let mut found =
+        touched(&layers.iter().collect::<Vec<_>>(), &Filter::all(), 2, &CancelFlag::default()).unwrap();
     for facts in found.paths.values_mut() {
         facts.links = facts.links.map(|(_, names, nlink)| (0, names, nlink));
     }

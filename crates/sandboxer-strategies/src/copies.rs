@@ -57,7 +57,8 @@ pub fn capabilities() -> Capabilities {
         parts: true,
         looks_through: false,
         refreshes: false,
-        resource_types: ["fs-directory", "fs-file", "fs-mount"].map(str::to_owned).to_vec(),
+        branches: false,
+        resource_types: ["fs-directory", "fs-file", "fs-mount", "git-checkout"].map(str::to_owned).to_vec(),
     }
 }
 

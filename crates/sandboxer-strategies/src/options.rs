@@ -88,6 +88,7 @@ impl FileOptions {
             progress: context.progress.clone(),
             cancel: context.cancel.clone(),
             neighbours: Watchers::of(context),
+            history: None,
         }
     }
 

@@ -93,6 +93,9 @@ pub struct Capabilities {
     /// `create` honours the resource's property `refresh`: it moves the workspace in that directory onto what the resource is now,
     /// and says in the ref's `refreshed` what was merged, updated and is in conflict.
     pub refreshes: bool,
+    /// The resource has branches: `create` honours its properties `from`, `clean` and `ignored`, and `commit` the request's `branch`
+    /// and `history`.
+    pub branches: bool,
     /// The resource types it is made for; empty means any.
     pub resource_types: Vec<String>,
 }
@@ -113,6 +116,7 @@ impl Default for Capabilities {
             parts: false,
             looks_through: false,
             refreshes: false,
+            branches: false,
             resource_types: Vec::new(),
         }
     }

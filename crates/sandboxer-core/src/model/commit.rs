@@ -18,6 +18,11 @@ pub struct CommitRequest {
     pub digest: Option<String>,
     /// What to do where the original has changed meanwhile.
     pub on_conflict: OnConflict,
+    /// Leave it as a branch of this name, for review, and touch nothing else of the resource.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// What becomes of commits that were made in the sandbox.
+    pub history: History,
     /// Which part of a two-phase commit this call is.
     pub phase: Phase,
 }
@@ -31,6 +36,17 @@ pub struct HunkSelection {
     /// `{"b64": …}` where it is not UTF-8.
     #[serde(with = "text_or_base64")]
     pub patch: Vec<u8>,
+}
+
+/// What becomes of commits that were made in the sandbox, where the resource has commits of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum History {
+    /// One commit has all that is committed.
+    #[default]
+    Squash,
+    /// They are kept; one more has what is in none of them.
+    Keep,
 }
 
 /// What to do where the original has changed since the base.
@@ -87,6 +103,26 @@ pub struct CommitResult {
     /// How many bytes are kept so that this commit can be taken back; `None` where it cannot be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo_bytes: Option<u64>,
+    /// What the resource's own history calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<Revision>,
+}
+
+/// A commit in the resource's own history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revision {
+    /// The commit.
+    pub commit: String,
+    /// The branch that has it now; `None` where no branch was checked out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    /// How many commits of the sandbox's own were kept.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub kept: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// Something a careful person wants to know about one path.
@@ -189,6 +225,8 @@ mod tests {
             message: Some("why".into()),
             digest: Some("blake3:1".into()),
             on_conflict: OnConflict::Theirs,
+            branch: Some("review".into()),
+            history: History::Keep,
             phase: Phase::Prepare,
         };
         let json = serde_json::to_value(&request).unwrap();

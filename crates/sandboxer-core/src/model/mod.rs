@@ -9,7 +9,8 @@ mod resource;
 mod results;
 
 pub use commit::{
-    CommitRequest, CommitResult, Conflict, ConflictHunk, HunkSelection, Notice, OnConflict, Phase,
+    CommitRequest, CommitResult, Conflict, ConflictHunk, History, HunkSelection, Notice, OnConflict, Phase,
+    Revision,
 };
 pub use diff::{Change, DiffEntry, DiffKind, DiffView, Node, NodeType, digest_of};
 pub use ids::{CheckpointId, OpId, PlanId, ResourceId, SandboxId};

@@ -12,7 +12,7 @@ use super::commit_log::commit_end;
 use super::content::{combined_digest, paths_need_one_workspace};
 use super::manager::{SandboxManager, failure, in_workspace, new_operation};
 use super::{Operation, PerWorkspace, Target, TargetCommit, Workspace};
-use crate::model::{CommitRequest, CommitResult, DiffEntry, OnConflict, OpId, Phase};
+use crate::model::{CommitRequest, CommitResult, DiffEntry, History, OnConflict, OpId, Phase};
 use crate::policy::CommitRules;
 use crate::store::OperationEnd;
 use crate::{Error, Result};
@@ -94,6 +94,9 @@ impl SandboxManager {
                 Some(("commit chosen hunks", "it commits whole files"))
             } else if request.on_conflict != OnConflict::Fail && !abilities.keeps_base {
                 Some(("resolve conflicts", "it does not keep what its files were made from"))
+            } else if (request.branch.is_some() || request.history != History::Squash) && !abilities.branches
+            {
+                Some(("commit to branches", "what it isolates has none"))
             } else if target.workspaces.len() > 1 && !abilities.two_phase {
                 Some(("commit together with other workspaces", "it cannot prepare a commit and decide later"))
             } else if dry_run && !abilities.two_phase {
@@ -348,5 +351,6 @@ fn joined(prepared: CommitResult, finished: CommitResult) -> CommitResult {
     result.entries.retain(|entry| !finished.conflicts.iter().any(|conflict| conflict.path == entry.path));
     result.conflicts.extend(finished.conflicts);
     result.undo_bytes = finished.undo_bytes;
+    result.revision = finished.revision.or(result.revision);
     result
 }

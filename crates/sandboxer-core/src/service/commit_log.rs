@@ -23,6 +23,9 @@ pub(super) fn commit_end(
     details["paths"] = paths(results);
     details["notices"] = each(results, |result| &result.notices);
     details["conflicts"] = each(results, |result| &result.conflicts);
+    if let Some(revision) = results.iter().find_map(|(_, result)| result.revision.as_ref()) {
+        details["revision"] = json!(revision);
+    }
     details["undo_bytes"] = undo_bytes(results).map_or(Value::Null, Value::from);
     let entries = results.iter().map(|(_, result)| result.entries.len()).sum();
     let done = if operation.kind == "undo" { "taken back" } else { "committed" };

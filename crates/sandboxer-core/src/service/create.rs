@@ -34,6 +34,8 @@ const NO_FALLBACK: &str = "no_fallback";
 
 /// The property that tells a strategy for which sandbox it makes a workspace: what they share, they share by that.
 const MADE_FOR: &str = "sandbox";
+/// The property that tells a strategy what that sandbox is called.
+const CALLED: &str = "sandbox_name";
 
 /// Marks the ref of a workspace that no strategy has made yet.
 const UNMADE: &str = "unmade";
@@ -217,6 +219,7 @@ impl SandboxManager {
         let requested = workspace.requested_strategy.as_str();
         let mut resource = workspace.resource.clone();
         resource.properties.insert(MADE_FOR.to_owned(), Value::String(sandbox.id.to_string()));
+        resource.properties.insert(CALLED.to_owned(), Value::String(sandbox.name.clone()));
         let made = self.strategy(requested)?.create(&sandbox.plan_id, &resource)?;
         if made.strategy_name != requested {
             let why = made.text("fallback_reason").unwrap_or("no reason given").to_owned();

@@ -1,7 +1,8 @@
 //! Handlers of resource types: the use cases for one resource of a plan, with plain results.
 //!
 //! A resource type names its handler; [`SandboxManager::handler`] finds it. Files have one, for `fs-directory`,
-//! `fs-file` and `fs-mount` alike: what differs between those is detection and strategy, not what can be done.
+//! `fs-file` and `fs-mount` alike, and a checkout of git has the same: what differs between those is detection and strategy, not
+//! what can be done.
 
 use super::content::the_one;
 use super::manager::SandboxManager;
@@ -17,7 +18,7 @@ impl SandboxManager {
     pub fn handler(&self, type_name: &str) -> Result<Box<dyn ResourceHandler + '_>> {
         let resource_type = self.types().get(type_name)?;
         match resource_type.handler.as_str() {
-            "file" => Ok(Box::new(FileHandler::new(self))),
+            "file" | "git" => Ok(Box::new(FileHandler::new(self))),
             other => Err(Error::not_found("handler", other)),
         }
     }

@@ -33,13 +33,8 @@ pub enum DetectKind {
     File,
     /// A directory on which a filesystem is mounted.
     MountPoint,
-}
-
-impl DetectKind {
-    /// Whether something of kind `found` will do where this kind is asked for.
-    fn accepts(self, found: DetectKind) -> bool {
-        self == found || (self, found) == (Self::Directory, Self::MountPoint)
-    }
+    /// A directory whose `.git` says that git keeps it.
+    GitCheckout,
 }
 
 impl fmt::Display for DetectKind {
@@ -48,6 +43,7 @@ impl fmt::Display for DetectKind {
             Self::Directory => "a directory",
             Self::File => "a file",
             Self::MountPoint => "a mount point",
+            Self::GitCheckout => "a git checkout",
         })
     }
 }
@@ -57,9 +53,10 @@ impl ResourceTypes {
     /// readable, and of a kind that some type is for.
     pub fn detect(&self, location: &str) -> Result<Resource> {
         let found = Found::at(location)?;
-        let accepts = |ty: &&ResourceType| ty.detect.kind.accepts(found.kind);
+        refuse_bare(&found)?;
+        let accepts = |ty: &&ResourceType| found.kinds.contains(&ty.detect.kind);
         let resource_type = self.by_priority().into_iter().find(accepts).ok_or_else(|| {
-            Error::usage(format!("no resource type is for {}, which is {}", found.location, found.kind))
+            Error::usage(format!("no resource type is for {}, which is {}", found.location, found.kind()))
         })?;
         Ok(found.into_resource(resource_type))
     }
@@ -69,9 +66,9 @@ impl ResourceTypes {
         let resource_type = self.get(type_name)?;
         let found = Found::at(location)?;
         let needed = resource_type.detect.kind;
-        if !needed.accepts(found.kind) {
+        if !found.kinds.contains(&needed) {
             return Err(Error::Usage {
-                message: format!("{type_name} needs {needed}, {} is {}", found.location, found.kind),
+                message: format!("{type_name} needs {needed}, {} is {}", found.location, found.kind()),
                 hint: None,
             });
         }
@@ -82,25 +79,31 @@ impl ResourceTypes {
 /// Something that is there and can be read.
 struct Found {
     location: String,
-    kind: DetectKind,
+    /// All that it is, the most special first.
+    kinds: Vec<DetectKind>,
 }
 
 impl Found {
     fn at(location: &str) -> Result<Self> {
         let asked = to_path(location)?;
         let path = canonical(without_trailing_slash(&asked))?;
-        let kind = kind_of(&path)?;
-        if kind == DetectKind::File && has_trailing_slash(&asked) {
+        let kinds = kinds_of(&path)?;
+        let is_file = kinds.contains(&DetectKind::File);
+        if is_file && has_trailing_slash(&asked) {
             return Err(Error::Usage {
                 message: format!("{} is a file, and the slash at the end means a directory", path.display()),
                 hint: Some("leave the slash out".to_owned()),
             });
         }
-        check_readable(&path, kind)?;
+        check_readable(&path, is_file)?;
         let location = path.into_os_string().into_string().map_err(|path| {
             Error::usage(format!("{} is not UTF-8, and a resource's location has to be", path.display()))
         })?;
-        Ok(Self { location, kind })
+        Ok(Self { location, kinds })
+    }
+
+    fn kind(&self) -> DetectKind {
+        self.kinds[0]
     }
 
     fn into_resource(self, resource_type: &ResourceType) -> Resource {
@@ -117,12 +120,16 @@ fn without_trailing_slash(path: &Path) -> &Path {
     if has_trailing_slash(path) { path.components().as_path() } else { path }
 }
 
-fn kind_of(path: &Path) -> Result<DetectKind> {
+/// What is at `path`; there is at least one thing to call it.
+fn kinds_of(path: &Path) -> Result<Vec<DetectKind>> {
     let metadata = path.symlink_metadata().map_err(|error| Error::io("examine", path, error))?;
     match FileType::from_raw_mode(metadata.mode()) {
-        FileType::Directory if is_mount_point(path, &metadata)? => Ok(DetectKind::MountPoint),
-        FileType::Directory => Ok(DetectKind::Directory),
-        FileType::RegularFile => Ok(DetectKind::File),
+        FileType::Directory => {
+            let mounted = is_mount_point(path, &metadata)?.then_some(DetectKind::MountPoint);
+            let checkout = is_git_checkout(path).then_some(DetectKind::GitCheckout);
+            Ok(checkout.into_iter().chain(mounted).chain([DetectKind::Directory]).collect())
+        }
+        FileType::RegularFile => Ok(vec![DetectKind::File]),
         FileType::Fifo => Err(unfit(path, "a FIFO")),
         FileType::Socket => Err(unfit(path, "a socket")),
         FileType::BlockDevice | FileType::CharacterDevice => Err(unfit(path, "a device")),
@@ -132,6 +139,40 @@ fn kind_of(path: &Path) -> Result<DetectKind> {
 
 fn unfit(path: &Path, what: &str) -> Error {
     Error::usage(format!("{} is {what}; only directories and regular files can be isolated", path.display()))
+}
+
+/// Whether git would take the directory for a checkout: its `.git` is a repository, or says where one is.
+fn is_git_checkout(path: &Path) -> bool {
+    let git = path.join(".git");
+    match git.symlink_metadata() {
+        Ok(found) if found.is_file() => says_where(&git),
+        Ok(_) => git.join("HEAD").symlink_metadata().is_ok() && git.join("objects").is_dir(),
+        Err(_) => false,
+    }
+}
+
+fn says_where(git: &Path) -> bool {
+    let begins = |mut file: std::fs::File| {
+        let mut word = [0; 8];
+        std::io::Read::read_exact(&mut file, &mut word).is_ok_and(|()| &word == b"gitdir: ")
+    };
+    std::fs::File::open(git).is_ok_and(begins)
+}
+
+/// A repository without files has nothing to work on, and a change of its own files by hand would only damage it.
+fn refuse_bare(found: &Found) -> Result<()> {
+    let path = Path::new(&found.location);
+    let is_bare = found.kind() == DetectKind::Directory
+        && path.join("HEAD").is_file()
+        && path.join("objects").is_dir()
+        && path.join("refs").is_dir();
+    if !is_bare {
+        return Ok(());
+    }
+    Err(Error::Refused {
+        reason: format!("{} is a bare git repository, which has no files to work on", path.display()),
+        hint: Some(format!("make a checkout of it: `git clone {}`", path.display())),
+    })
 }
 
 /// The kernel's own answer where it gives one (5.8 and later), else whether the device changes on the way up. The
@@ -153,10 +194,10 @@ fn device_changes(path: &Path, metadata: &std::fs::Metadata) -> Result<bool> {
 }
 
 /// Finds out now what would otherwise fail in the middle of a copy.
-fn check_readable(path: &Path, kind: DetectKind) -> Result<()> {
+fn check_readable(path: &Path, is_file: bool) -> Result<()> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| Error::io("read", path, errno))?;
-    if kind != DetectKind::File {
+    if !is_file {
         // Listing a directory is one permission, reaching what is in it another.
         rustix::fs::statat(&fd, ".", AtFlags::empty()).map_err(|errno| Error::io("search", path, errno))?;
     }

@@ -21,13 +21,14 @@ pub use detect::{Detect, DetectKind};
 const BUILT_IN: &str = "built-in";
 
 /// The handlers that there are.
-const HANDLERS: [&str; 1] = ["file"];
+const HANDLERS: [&str; 2] = ["file", "git"];
 
 /// Name and content of every shipped type.
-const EMBEDDED: [(&str, &str); 3] = [
+const EMBEDDED: [(&str, &str); 4] = [
     ("resource-types/fs-directory.yaml", include_str!("../../../../resource-types/fs-directory.yaml")),
     ("resource-types/fs-file.yaml", include_str!("../../../../resource-types/fs-file.yaml")),
     ("resource-types/fs-mount.yaml", include_str!("../../../../resource-types/fs-mount.yaml")),
+    ("resource-types/git-checkout.yaml", include_str!("../../../../resource-types/git-checkout.yaml")),
 ];
 
 /// One type of resource.

@@ -15,6 +15,7 @@ use crate::diff::{Comparison, Delta, Links, differences};
 use crate::manifest::Entry;
 use crate::pack::PackWriter;
 use crate::root::Dir;
+use crate::space::History;
 
 /// What a commit is prepared from.
 pub struct Prepare<'a> {
@@ -30,6 +31,8 @@ pub struct Prepare<'a> {
     pub pack: Option<&'a PackWriter>,
     /// A directory on the copy's filesystem, for making files that go there.
     pub workshop: &'a Dir,
+    /// What the original's own history knows.
+    pub history: Option<&'a dyn History>,
 }
 
 /// Stages, checks and returns the journal, not yet written. On an error nothing is left behind.

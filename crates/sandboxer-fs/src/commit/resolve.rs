@@ -154,14 +154,16 @@ pub fn resolve(job: &Prepare<'_>, deltas: Vec<Delta>) -> Result<Resolved> {
         let delta = &mut resolved.deltas[at];
         match job.request.on_conflict {
             OnConflict::Theirs => go_over(delta, present(job.comparison.original, delta)?),
-            OnConflict::Merge | OnConflict::Mark => match merge_one(job, delta, path, reason)? {
+            OnConflict::Fail if !is_safe(job, &path)? => {
+                resolved.conflicts.push(Conflict::new(path, reason));
+            }
+            _ => match merge_one(job, delta, path, reason)? {
                 Outcome::Planned => {}
                 Outcome::Stuck(conflict, marked) => {
                     resolved.conflicts.push(*conflict);
                     resolved.marked.extend(marked.map(|m| *m));
                 }
             },
-            OnConflict::Fail | OnConflict::Ours => resolved.conflicts.push(Conflict::new(path, reason)),
         }
     }
     if job.request.on_conflict == OnConflict::Mark {
@@ -254,7 +256,7 @@ fn merge_file(job: &Prepare<'_>, delta: &mut Delta, now: Present, reason: String
         (None, _) => Vec::new(),
         // Where the sandbox changed the mode alone, its content is the base's.
         (Some(_), DiffKind::Metadata) => theirs.clone(),
-        (Some(entry), _) => match (Bases { home: job.files.home() }).find(&path, entry)? {
+        (Some(entry), _) => match known_base(job, &path, entry)? {
             Some(base) => base,
             None => return stuck("its base is not kept, so it cannot be merged"),
         },
@@ -278,6 +280,18 @@ fn merge_file(job: &Prepare<'_>, delta: &mut Delta, now: Present, reason: String
     delta.plan.settles = true;
     delta.plan.copy = Some(copy);
     Ok(Outcome::Planned)
+}
+
+/// Whether what the original has at `path` is somewhere else too, so that a merge cannot lose it.
+fn is_safe(job: &Prepare<'_>, path: &RelPath) -> Result<bool> {
+    job.history.map_or(Ok(false), |history| history.is_safe(path))
+}
+
+fn known_base(job: &Prepare<'_>, path: &RelPath, entry: &Entry) -> Result<Option<Vec<u8>>> {
+    match (Bases { home: job.files.home() }).find(path, entry)? {
+        Some(base) => Ok(Some(base)),
+        None => job.history.map_or(Ok(None), |history| history.base(path)),
+    }
 }
 
 /// Mode and owner are merged as well: whoever changed them wins, unless both did.

@@ -67,7 +67,8 @@ fn describe(
     entry.old = base.as_ref().map(|b| base_node(b, old_hash));
     entry.new = seen.as_ref().map(node_of);
     entry.binary = is_binary(comparison, &entry);
-    entry.refused = seen.as_ref().and_then(|s| refusal(s, links));
+    entry.refused =
+        seen.as_ref().and_then(|s| refusal(s, links)).or_else(|| comparison.filter.refuses(&entry.path));
     entry.flags = flags_of(&entry, seen.as_ref());
     if marked {
         entry.flags.push("conflict markers".to_owned());

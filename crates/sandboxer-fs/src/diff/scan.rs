@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use sandboxer_core::Result;
-use sandboxer_core::model::RelPath;
+use sandboxer_core::model::{NodeType, RelPath};
 
 use super::Comparison;
 use crate::filter::RESERVED;
@@ -168,17 +168,25 @@ impl Walker<'_> {
         let Some(id) = entry.child else {
             // What was never copied cannot have been deleted.
             if entry.copy.is_some() {
-                self.found.candidates.push(Candidate { path, base: Some(entry), now: None });
+                self.told_gone(path, entry);
             }
             return Ok(());
         };
         for (path, entry) in manifest.below(id, Some(&path))? {
             if entry.copy.is_some() {
-                self.found.candidates.push(Candidate { path, base: Some(entry), now: None });
+                self.told_gone(path, entry);
             }
         }
-        self.found.candidates.push(Candidate { path, base: Some(manifest.own(id)?), now: None });
+        self.told_gone(path, manifest.own(id)?);
         Ok(())
+    }
+
+    /// What is in the sandbox need not be shown.
+    fn told_gone(&mut self, path: RelPath, base: Entry) {
+        let is_dir = base.node_type() == NodeType::Directory;
+        if self.comparison.filter.is_all() || self.comparison.filter.passes_all(&path, is_dir) {
+            self.found.candidates.push(Candidate { path, base: Some(base), now: None });
+        }
     }
 
     fn present(&mut self, task: &DirTask, dir: &Dir, listed: Listed, before: Option<Entry>) -> Result<()> {

@@ -194,7 +194,7 @@ impl Base for OverlayBase<'_> {
 
     fn scan(&self, comparison: &Comparison<'_>) -> Result<Scan> {
         let layers: Vec<&Layer> = self.layers.iter().collect();
-        let all = touched(&layers, comparison.threads, comparison.cancel)?;
+        let all = touched(&layers, comparison.filter, comparison.threads, comparison.cancel)?;
         let sources = self.sources(&all)?;
         let mut run = Run {
             base: self,
@@ -320,7 +320,7 @@ impl Run<'_> {
     fn gone_from_preserved(&mut self) -> Result<()> {
         let Some(marks) = self.base.layers.first().map(|layer| layer.marks) else { return Ok(()) };
         let preserve = Layer::open(self.base.preserve.path(), marks)?;
-        let kept = touched(&[&preserve], 1, self.comparison.cancel)?.paths;
+        let kept = touched(&[&preserve], self.comparison.filter, 1, self.comparison.cancel)?.paths;
         for path in kept.into_iter().filter(|(_, facts)| facts.entry).map(|(path, _)| path) {
             if self.found.contains_key(&path) || self.comparison.copy.stamp(&path)?.is_some() {
                 continue;

@@ -77,6 +77,14 @@ pub struct Origin {
 }
 
 impl Layer {
+    /// Makes the directory `name` at the top hide what the layers below have under that name.
+    pub fn make_opaque(&self, name: &str) -> Result<()> {
+        let dir = self.root.open_dir(&sandboxer_core::model::RelPath::parse(name)?);
+        let attribute = self.marks.attribute(OPAQUE);
+        let set = dir.and_then(|dir| fs::fsetxattr(&dir, &attribute, b"y", fs::XattrFlags::empty()));
+        set.map_err(|e| Error::io("mark as opaque", self.root.path().join(name), e))
+    }
+
     /// Opens the layer at `path`, which the caller trusts.
     pub fn open(path: &Path, marks: Marks) -> Result<Self> {
         Ok(Self { root: Root::open(path)?, marks })

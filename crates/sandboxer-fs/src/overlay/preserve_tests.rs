@@ -43,6 +43,7 @@ impl Home {
             keeper: None,
             instant: Instant::take(&self.original(), &self.at("scratch")).unwrap(),
             keep_base: 0,
+            ground: None,
         };
         Watcher { home: self.at("ws"), spec, merged: None }
     }

@@ -17,6 +17,7 @@ use super::space::{OverlaySpace, OverlaySpec};
 use crate::base::Base;
 use crate::commit::{Prepare, Rebased, rebase};
 use crate::copy::Transfer;
+use crate::filter::Filter;
 use crate::manifest::Edits;
 use crate::restore::restore;
 use crate::rollback::FromOriginal;
@@ -55,12 +56,13 @@ fn merge(space: &OverlaySpace) -> Result<Rebased> {
     let request = CommitRequest { on_conflict: OnConflict::Merge, ..CommitRequest::default() };
     pair.with_workshop(|workshop| {
         rebase(&Prepare {
-            comparison: pair.comparison(base.as_ref()),
+            comparison: pair.shown(base.as_ref()),
             files: &pair.files(),
             request: &request,
             operation: None,
             pack: None,
             workshop,
+            history: pair.means.history.as_deref(),
         })
     })
 }
@@ -107,7 +109,7 @@ fn bring_up_to_date(
 fn forget_preserved(space: &OverlaySpace, kept: &BTreeSet<RelPath>) -> Result<()> {
     let preserve = Layer::open(&space.places().preserve(), space.spec().marks)?;
     let cancel = &space.pair().means.cancel;
-    for path in super::touched::touched(&[&preserve], 1, cancel)?.paths.into_keys().rev() {
+    for path in super::touched::touched(&[&preserve], &Filter::all(), 1, cancel)?.paths.into_keys().rev() {
         if !kept.iter().any(|kept| kept.is_within(&path)) {
             crate::remove_below(&preserve.root, &path)?;
         }

@@ -15,6 +15,7 @@ use super::view::{Found, View};
 use crate::base::Base;
 use crate::copy::{Transfer, copy_file};
 use crate::diff::{Candidate, Comparison, Scan};
+use crate::filter::Filter;
 use crate::manifest::{Edits, Entry};
 use crate::restore::{Restored, Source, restore};
 use crate::root::{Dir, Root};
@@ -55,20 +56,24 @@ impl Shift {
         View { layers: layers.iter().chain([&self.preserve]).collect(), bottom: &self.bottom }
     }
 
-    /// How many entries are shown otherwise. Files are not read for it: one that is in another place counts.
-    pub fn count(&self, cancel: &CancelFlag) -> Result<u64> {
-        let differing = self.differing(cancel)?;
-        Ok(differing.into_values().filter(|(was, is)| differs(*was, *is)).count() as u64)
+    /// How many entries that pass `filter` are shown otherwise. Files are not read for it: one that is in another place counts.
+    pub fn count(&self, filter: &Filter, cancel: &CancelFlag) -> Result<u64> {
+        let differing = self.differing(filter, cancel)?;
+        let counts = |path: &RelPath, (was, is): Sides| {
+            let is_dir = is.or(was).is_some_and(|found| found.stamp.is_dir());
+            differs(was, is) && filter.passes_all(path, is_dir)
+        };
+        Ok(differing.into_iter().filter(|(path, sides)| counts(path, *sides)).count() as u64)
     }
 
     /// Every path where the two may differ, and where each of them has it.
-    fn differing(&self, cancel: &CancelFlag) -> Result<BTreeMap<RelPath, Sides>> {
+    fn differing(&self, filter: &Filter, cancel: &CancelFlag) -> Result<BTreeMap<RelPath, Sides>> {
         let (from, to) = (self.view(&self.from), self.view(&self.to));
         let own = |layers: &'_ [Layer]| layers.len() - self.common;
         let layers: Vec<&Layer> =
             self.from[..own(&self.from)].iter().chain(&self.to[..own(&self.to)]).collect();
         let (mut found, mut hidden) = (BTreeMap::new(), BTreeSet::new());
-        for (path, facts) in touched(&layers, 1, cancel)?.paths {
+        for (path, facts) in touched(&layers, filter, 1, cancel)?.paths {
             let (was, is) = (from.find(&path)?, to.find(&path)?);
             let is_dir = |found: Option<Found>| found.is_some_and(|found| found.stamp.is_dir());
             if is_dir(was) && (!is_dir(is) || facts.hides_below()) {
@@ -143,7 +148,7 @@ impl Base for Target<'_> {
 
     fn scan(&self, comparison: &Comparison<'_>) -> Result<Scan> {
         let mut found = BTreeMap::new();
-        for path in self.shift.differing(comparison.cancel)?.into_keys() {
+        for path in self.shift.differing(comparison.filter, comparison.cancel)?.into_keys() {
             let (base, now) = (self.find(&path)?, comparison.copy.stamp(&path)?);
             let is_dir = now.or(base.as_ref().and_then(|b| b.base)).is_some_and(|stamp| stamp.is_dir());
             if (base.is_some() || now.is_some()) && comparison.filter.passes_all(&path, is_dir) {

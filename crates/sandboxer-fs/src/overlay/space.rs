@@ -47,6 +47,9 @@ pub struct OverlaySpec {
     /// How many bytes of base content are kept for merging.
     #[serde(default)]
     pub keep_base: u64,
+    /// What of its base is its own, and nobody's file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ground: Option<RelPath>,
 }
 
 const SPEC: &str = "overlay.json";
@@ -120,6 +123,7 @@ impl OverlaySpace {
             resource: spec.original.clone(),
             original: Root::open(&spec.original)?,
             copy: Root::open(merged)?,
+            shown: Filter::new(&spec.patterns)?,
             filter: Filter::new(&spec.patterns)?,
             means,
             keep_base: spec.keep_base,
@@ -189,13 +193,17 @@ impl Space for OverlaySpace {
         &self.pair
     }
 
+    fn pair_mut(&mut self) -> &mut Pair {
+        &mut self.pair
+    }
+
     fn base(&self) -> Result<Box<dyn Base + '_>> {
         Ok(Box::new(self.overlay_base()?))
     }
 
     fn diff(&self) -> Result<DiffView> {
         let base = self.overlay_base()?;
-        let found = differences(&self.pair.comparison(&base))?;
+        let found = differences(&self.pair.shown(&base))?;
         remember(&base, &found.deltas)?;
         Ok(found.view())
     }

@@ -28,6 +28,9 @@ pub struct Stack {
     pub layers: Vec<LayerId>,
     /// Those of each checkpoint.
     pub checkpoints: BTreeMap<String, Vec<LayerId>>,
+    /// The layers that belong to the base: every state begins with them, and they are what a rollback goes back to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ground: Vec<LayerId>,
     /// The next number.
     next: LayerId,
     /// The upper belongs to a state that was left, and has yet to go.
@@ -134,8 +137,7 @@ impl Stack {
     }
 
     fn store(&self, places: &Places) -> Result<()> {
-        let json = serde_json::to_vec(self).map_err(|e| Error::corrupt(places.stack(), e.to_string()))?;
-        durable::write(&places.stack(), &json)
+        durable::write(&places.stack(), &self.to_json(places)?)
     }
 
     /// Does what was written down and not done yet.
@@ -159,6 +161,23 @@ impl Stack {
         self.checkpoints.insert(name.to_owned(), self.layers.clone());
         self.store(places)?;
         self.settle(places)
+    }
+
+    /// Makes what is in the upper of a new overlay a part of the base; as durably as what will be in it.
+    pub fn settle_ground(&mut self, volatile: bool, places: &Places) -> Result<()> {
+        let id = self.take_number(places);
+        self.layers.push(id);
+        self.ground = self.layers.clone();
+        if volatile {
+            durable::write_lazily(&places.stack(), &self.to_json(places)?)?;
+        } else {
+            self.store(places)?;
+        }
+        self.settle(places)
+    }
+
+    fn to_json(&self, places: &Places) -> Result<Vec<u8>> {
+        serde_json::to_vec(self).map_err(|e| Error::corrupt(places.stack(), e.to_string()))
     }
 
     /// A number for a layer that is copied from a state that stays; see [`Stack::adopt`].
@@ -217,7 +236,7 @@ impl Stack {
     /// Puts the layers that nothing needs with what is to be removed.
     fn sweep(&mut self, places: &Places) -> Result<()> {
         let needed: BTreeSet<LayerId> =
-            self.checkpoints.values().flatten().chain(&self.layers).copied().collect();
+            self.checkpoints.values().flatten().chain(&self.layers).chain(&self.ground).copied().collect();
         let there = std::fs::read_dir(places.layers()).map_err(|e| Error::io("list", places.layers(), e))?;
         for entry in there.flatten() {
             let id = entry.file_name().to_str().and_then(|name| name.parse::<LayerId>().ok());

@@ -7,6 +7,7 @@ use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::model::RelPath;
 
 use super::layer::{Layer, Meaning, Origin};
+use crate::filter::Filter;
 use crate::list;
 use crate::manifest;
 use crate::pool::{self, Queue};
@@ -60,24 +61,33 @@ struct DirTask {
     path: Option<RelPath>,
 }
 
-/// Walks the layers, topmost first. What goes away during the walk is left out.
-pub fn touched(layers: &[&Layer], threads: usize, cancel: &CancelFlag) -> Result<Touched> {
+/// Walks the layers, topmost first. What goes away during the walk is left out, and so are directories that `filter` leaves out.
+pub fn touched(layers: &[&Layer], filter: &Filter, threads: usize, cancel: &CancelFlag) -> Result<Touched> {
     let first = (0..layers.len()).map(|layer| DirTask { layer, path: None }).collect();
     let found = pool::work(threads, first, Vec::new, |seen, task, queue| {
         cancel.check()?;
-        walk_dir(layers[task.layer], &task, queue, seen)
+        walk_dir(layers[task.layer], filter, &task, queue, seen)
     })?;
     let mut seen: Vec<Seen> = found.into_iter().flatten().collect();
     seen.sort_unstable_by_key(|seen| seen.layer);
     Ok(gather(seen))
 }
 
-fn walk_dir(layer: &Layer, task: &DirTask, queue: &Queue<DirTask>, seen: &mut Vec<Seen>) -> Result<()> {
+fn walk_dir(
+    layer: &Layer,
+    filter: &Filter,
+    task: &DirTask,
+    queue: &Queue<DirTask>,
+    seen: &mut Vec<Seen>,
+) -> Result<()> {
     let Some(dir) = layer.find_dir(task.path.as_ref())? else { return Ok(()) };
     for listed in list::names_and_types(&dir)? {
         let path = manifest::join(task.path.as_ref(), &listed.name)?;
         if let Some(found) = look_at(layer, task.layer, &dir, path)? {
             if found.stamp.is_dir() {
+                if !filter.is_all() && !filter.passes(&found.path, true) {
+                    continue;
+                }
                 queue.push(DirTask { layer: task.layer, path: Some(found.path.clone()) });
             }
             seen.push(found);

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+use crate::filter::Filter;
 use std::fs::{create_dir_all, hard_link, write};
 use std::path::Path;
 
@@ -24,7 +25,7 @@ fn mark(layer: &Layer, path: &str, mark: &str, value: &[u8]) {
 }
 
 fn look(layers: &[&Layer], threads: usize) -> Touched {
-    touched(layers, threads, &CancelFlag::default()).unwrap()
+    touched(layers, &Filter::all(), threads, &CancelFlag::default()).unwrap()
 }
 
 fn facts(touched: &Touched, path: &str) -> Facts {
@@ -96,6 +97,6 @@ fn a_tree_of_great_depth_is_walked_and_a_cancelled_walk_ends() {
     assert_eq!(look(&[&layer], 2).paths.len(), 1200);
     let cancel = CancelFlag::default();
     cancel.cancel();
-    assert!(touched(&[&layer], 1, &cancel).is_err());
+    assert!(touched(&[&layer], &Filter::all(), 1, &cancel).is_err());
     crate::remove_tree(&temp.path().join("deep")).unwrap();
 }

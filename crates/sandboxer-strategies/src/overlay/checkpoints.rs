@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use sandboxer_core::model::{CheckpointId, RollbackResult, SandboxRef};
 use sandboxer_core::{Error, Result};
+use sandboxer_fs::filter::Filter;
 use sandboxer_fs::overlay::layer::Layer;
 use sandboxer_fs::overlay::shift::{self, Shift};
 use sandboxer_fs::overlay::space::OverlaySpec;
@@ -95,7 +96,8 @@ impl OverlayStrategy {
         let scope = sandbox.scope()?;
         let restored = if scope.is_empty() {
             let (home, spec, places) = self.prepared(sandbox)?;
-            self.switch(&home, &spec, &places, Vec::new(), None)?
+            let ground = Stack::load(&places)?.ground;
+            self.switch(&home, &spec, &places, ground, None)?
         } else {
             self.open(sandbox)?.rollback(&scope)?
         };
@@ -118,7 +120,7 @@ impl OverlayStrategy {
             drop(lock);
             return shift::through_the_mount(&self.open_at(home)?, &shift);
         }
-        let count = shift.count(&self.context.cancel);
+        let count = shift.count(&counted(spec)?, &self.context.cancel);
         let switched = stack
             .settle(places)
             .and_then(|()| stack.switch(target, places))
@@ -151,4 +153,11 @@ impl OverlayStrategy {
         let places = Places::new(&home);
         Ok((home, spec, places))
     }
+}
+
+/// What is counted among what was brought back.
+fn counted(spec: &OverlaySpec) -> Result<Filter> {
+    let mut patterns = spec.patterns.clone();
+    patterns.skip.extend(spec.ground.clone());
+    Filter::new(&patterns)
 }

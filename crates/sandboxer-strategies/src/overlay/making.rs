@@ -7,9 +7,11 @@ use sandboxer_core::model::{PlanId, RelPath, Resource, SandboxRef};
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::filter::{Filter, Patterns};
 use sandboxer_fs::overlay::instant::Instant;
-use sandboxer_fs::overlay::layer::Marks;
+use sandboxer_fs::overlay::layer::{Layer, Marks};
 use sandboxer_fs::overlay::space::OverlaySpec;
+use sandboxer_fs::overlay::stack::{Places, Stack};
 use sandboxer_fs::root::Root;
+use sandboxer_fs::tree::Spec;
 use sandboxer_keeper::mount;
 
 use super::mounts::Mounts;
@@ -20,9 +22,39 @@ use crate::scratch::{self, NewWorkspace};
 /// The property that names the sandbox which a workspace is made for.
 const SANDBOX: &str = "sandbox";
 
+/// A directory at the top of the original that a workspace has in a version of its own from the beginning, and as part of its base.
+pub(crate) struct Ground<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Fills the new directory at the path, for the workspace whose own directory is given too.
+    pub sow: &'a dyn Fn(&Path, &Path) -> Result<()>,
+}
+
+impl Ground<'_> {
+    /// Makes the directory in `tree`.
+    pub fn lay(&self, tree: &Path, home: &Path) -> Result<()> {
+        let dir = tree.join(self.name);
+        std::fs::create_dir(&dir).map_err(|e| Error::io("create directory", &dir, e))?;
+        (self.sow)(&dir, home)
+    }
+
+    /// The same, as the lowest layer of an overlay that is not mounted yet.
+    fn lay_below(&self, spec: &OverlaySpec, home: &Path) -> Result<()> {
+        let places = Places::new(home);
+        self.lay(&places.upper(), home)?;
+        Layer::open(&places.upper(), spec.marks)?.make_opaque(self.name)?;
+        Stack::default().settle_ground(spec.volatile, &places)
+    }
+}
+
 impl OverlayStrategy {
-    /// Makes a workspace of `resource`.
-    pub(super) fn make(&self, plan: &PlanId, resource: &Resource) -> Result<SandboxRef> {
+    /// Makes a workspace of `resource`. Where that is a copy, `ground` is left out of it and for the caller to lay.
+    pub(crate) fn make(
+        &self,
+        plan: &PlanId,
+        resource: &Resource,
+        ground: Option<&Ground<'_>>,
+    ) -> Result<SandboxRef> {
         scratch::require(resource.path())?;
         if !resource.path().is_dir() {
             return self.single_files.create(plan, resource);
@@ -35,7 +67,7 @@ impl OverlayStrategy {
         for root in self.scratch_roots(&spec.original) {
             let mut left = Vec::new();
             for marks in ways {
-                match self.try_in(&root, plan, resource, &spec.original, &spec.patterns, marks)? {
+                match self.try_in(&root, plan, resource, &spec, marks, ground)? {
                     Ok(made) => return Ok(made),
                     Err(failed) => {
                         let reason = format!("{}: {}", way(marks), failed.reason);
@@ -46,7 +78,10 @@ impl OverlayStrategy {
             }
             ways = left;
         }
-        self.fall_back(plan, resource, reasons.join("; "))
+        match ground {
+            Some(ground) => self.fall_back(plan, &leaving_out(resource, ground.name), reasons.join("; ")),
+            None => self.fall_back(plan, resource, reasons.join("; ")),
+        }
     }
 
     /// Where workspaces are kept unless that does not work.
@@ -74,9 +109,9 @@ impl OverlayStrategy {
         root: &Path,
         plan: &PlanId,
         resource: &Resource,
-        original: &Path,
-        patterns: &Patterns,
+        spec: &Spec,
         marks: Marks,
+        ground: Option<&Ground<'_>>,
     ) -> Result<Result<SandboxRef, NoWay>> {
         let was_there = root.exists();
         let new = match NewWorkspace::create(&self.context.home, root, plan, resource) {
@@ -84,7 +119,7 @@ impl OverlayStrategy {
             Err(error) if root != self.own_root() => return Ok(Err(NoWay::of(&error, root))),
             new => new?,
         };
-        let made = self.try_to_make(new, plan, resource, original, patterns, marks);
+        let made = self.try_to_make(new, plan, resource, spec, marks, ground);
         if !was_there && !matches!(made, Ok(Ok(_))) {
             let _ = std::fs::remove_dir(root);
         }
@@ -96,9 +131,9 @@ impl OverlayStrategy {
         new: NewWorkspace,
         plan: &PlanId,
         resource: &Resource,
-        original: &Path,
-        patterns: &Patterns,
+        Spec { original, patterns, .. }: &Spec,
         marks: Marks,
+        ground: Option<&Ground<'_>>,
     ) -> Result<Result<SandboxRef, NoWay>> {
         let home = new.path().to_path_buf();
         OverlaySpec::lay_out(original, &home)?;
@@ -111,8 +146,12 @@ impl OverlayStrategy {
             keeper,
             instant: Instant::take(&Root::open(original)?, &home)?,
             keep_base: self.options.keep_base,
+            ground: ground.map(|ground| RelPath::parse(ground.name)).transpose()?,
         };
         spec.store_new(&home)?;
+        if let Some(ground) = ground {
+            ground.lay_below(&spec, &home)?;
+        }
         let lock = Mounts::lock(&home)?;
         if let Err(error) = self.mounts.mount(&home, &spec, &lock) {
             let _ = self.end_keeper(&home, &spec);
@@ -133,6 +172,15 @@ impl OverlayStrategy {
         };
         Ok(made.with("fallback_reason", reason))
     }
+}
+
+/// The resource without the directory `name` at its top.
+fn leaving_out(resource: &Resource, name: &str) -> Resource {
+    let mut without = resource.clone();
+    let mut exclude = resource.string_list("exclude");
+    exclude.push(format!("/{name}"));
+    without.properties.insert("exclude".to_owned(), exclude.into());
+    without
 }
 
 /// One keeper serves all workspaces of a sandbox.

@@ -27,6 +27,7 @@ use sandboxer_fs::overlay::refresh::refresh;
 use sandboxer_fs::overlay::space::{OverlaySpace, OverlaySpec};
 use sandboxer_fs::overlay::stack::Places;
 use sandboxer_fs::space::{Means, Space};
+use sandboxer_fs::tree::Workspace;
 use sandboxer_keeper::Unmounted;
 use serde_json::json;
 
@@ -34,6 +35,7 @@ use crate::copies::{self, CopyStrategy, Mode, home_of};
 use crate::copy_on_write;
 use crate::options::FileOptions;
 use crate::phases::Phases;
+pub(crate) use making::Ground;
 pub use making::probe;
 use mounts::Mounts;
 pub use neighbours::{Watchers, remove_workspace};
@@ -92,7 +94,8 @@ impl OverlayStrategy {
         Ok((!is_overlay(&home_of(sandbox)?)).then_some(&self.single_files))
     }
 
-    fn means(&self) -> Means {
+    /// How the engine is to work.
+    pub(crate) fn means(&self) -> Means {
         self.options.means(&self.context)
     }
 
@@ -101,9 +104,21 @@ impl OverlayStrategy {
     }
 
     fn open_at(&self, home: &Path) -> Result<OverlaySpace> {
+        self.open_with(home, self.means())
+    }
+
+    fn open_with(&self, home: &Path, means: Means) -> Result<OverlaySpace> {
         let spec = spec_at(home)?;
         let merged = self.mounts.ensure(home, &spec)?;
-        OverlaySpace::open(home, &merged, spec, self.means())
+        OverlaySpace::open(home, &merged, spec, means)
+    }
+
+    /// A workspace that this strategy made, as an overlay or as a copy, opened for somebody who works on it in his own way.
+    pub(crate) fn open_space(&self, home: &Path, means: Means) -> Result<Box<dyn Space>> {
+        if is_overlay(home) {
+            return Ok(Box::new(self.open_with(home, means)?));
+        }
+        Ok(Box::new(Workspace::open(home, means)?))
     }
 
     fn reference(&self, plan: &PlanId, resource: &Resource, home: &Path, spec: &OverlaySpec) -> SandboxRef {
@@ -164,7 +179,7 @@ impl OverlayStrategy {
 }
 
 /// Whether the workspace at `home` is an overlay, or was one before it was removed.
-fn is_overlay(home: &Path) -> bool {
+pub(crate) fn is_overlay(home: &Path) -> bool {
     !home.join("workspace.json").exists()
 }
 
@@ -206,7 +221,7 @@ impl SandboxStrategy for OverlayStrategy {
         if let Some(home) = resource.properties.get("refresh").and_then(|v| v.as_str()) {
             return self.refresh(plan_id, resource, Path::new(home));
         }
-        self.make(plan_id, resource)
+        self.make(plan_id, resource, None)
     }
 
     fn read(&self, sandbox: &SandboxRef, path: &RelPath) -> Result<Vec<u8>> {
