@@ -9,11 +9,12 @@ use std::time::SystemTime;
 use crate::failure::{During, Failure, Result};
 
 /// What the binary is built from, below the workspace's root.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     "Cargo.lock",
     "crates/sandboxer",
     "crates/sandboxer-core",
     "crates/sandboxer-fs",
+    "crates/sandboxer-git",
     "crates/sandboxer-keeper",
     "crates/sandboxer-strategies",
     "resource-types",

@@ -7,8 +7,10 @@
 mod binary;
 mod failure;
 mod files;
+mod git;
 mod interrupt;
 mod measure;
+mod options;
 mod place;
 mod report;
 mod rows;
@@ -35,6 +37,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Table {
     Files(files::FilesArguments),
+    Git(git::GitArguments),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +57,7 @@ fn measure_table(table: &Table) -> Result<bool> {
     let interrupt = Interrupt::listen()?;
     match table {
         Table::Files(arguments) => files::measure(arguments, &interrupt),
+        Table::Git(arguments) => git::measure(arguments, &interrupt),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Driving the `sandbox` command: a private state directory on the filesystem of the tree, an empty environment, and
 //! the three commands that rows time. Everything around the timed command (parsing, destroying) happens outside.
 
+use std::ops::Deref;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,12 +13,34 @@ use crate::failure::{During, Failure, Result};
 use crate::measure::{Sample, run};
 use crate::place::tool;
 
+/// The exit code of a strategy that does not work here.
+const ISOLATION_UNAVAILABLE: i32 = 6;
+
 /// One `sandbox` binary with a state directory of its own.
 pub struct SandboxCommand {
     binary: PathBuf,
     home: PathBuf,
     output: PathBuf,
     user: Option<u32>,
+}
+
+/// A `sandbox` command that leaves no sandbox behind, also where a row failed between create and destroy.
+pub struct Tidy(pub SandboxCommand);
+
+impl Deref for Tidy {
+    type Target = SandboxCommand;
+
+    fn deref(&self) -> &SandboxCommand {
+        &self.0
+    }
+}
+
+impl Drop for Tidy {
+    fn drop(&mut self) {
+        if let Err(why) = self.0.destroy_all() {
+            crate::say(&format!("cannot remove the sandboxes that are left: {why}"));
+        }
+    }
 }
 
 /// What `create --json` answers, as far as it is needed here.
@@ -82,6 +105,20 @@ impl SandboxCommand {
         self.create_with(&["--no-fallback"], tree, strategy)
     }
 
+    /// Skips what rests on a strategy that cannot isolate `tree` here; the reason is the command's own.
+    pub fn need_strategy(&self, tree: &Path, strategy: &str) -> Result<()> {
+        let mut create = self.command(&["create", "--strategy", strategy, "--json", "--no-fallback"]);
+        let output = create.arg(tree).output().during("run", &self.binary)?;
+        if output.status.success() {
+            let created = serde_json::from_slice(&output.stdout).during("understand the create of", tree)?;
+            return self.destroy(&created);
+        }
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        let said = format!("no {strategy} here ({said})");
+        let unavailable = output.status.code() == Some(ISOLATION_UNAVAILABLE);
+        Err(if unavailable { Failure::Skipped(said) } else { Failure::new(said) })
+    }
+
     fn create_with(&self, options: &[&str], tree: &Path, strategy: &str) -> Result<(Sample, Created)> {
         let mut command = self.command(&["create", "--strategy", strategy, "--json"]);
         let sample = run(command.args(options).arg(tree), &self.output, &[0])?;
@@ -92,6 +129,13 @@ impl SandboxCommand {
     pub fn diff(&self, sandbox: &Created, expected: usize) -> Result<Sample> {
         let sample = run(&mut self.command(&["diff", "--json", &sandbox.sandbox_id]), &self.output, &[0])?;
         self.expect_entries("diff", expected)?;
+        Ok(sample)
+    }
+
+    /// Times `diff --patch`, which must show the patches of `expected` files.
+    pub fn diff_patch(&self, sandbox: &Created, expected: usize) -> Result<Sample> {
+        let sample = run(&mut self.command(&["diff", "--patch", &sandbox.sandbox_id]), &self.output, &[0])?;
+        expect_patches("diff --patch", &self.output, expected)?;
         Ok(sample)
     }
 
@@ -188,6 +232,16 @@ impl SandboxCommand {
     }
 }
 
+/// Fails unless the patch in the file `output` is about `expected` files.
+pub fn expect_patches(what: &str, output: &Path, expected: usize) -> Result<()> {
+    let text = std::fs::read(output).during("read", output)?;
+    let found = text.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"diff --git ")).count();
+    if found == expected {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{what} showed patches of {found} files where there are {expected}")))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -199,10 +253,18 @@ mod tests {
 
     /// A `sandbox` that answers `answer` to everything, and lists how it was called in the file `called`.
     fn fake(answer: &str) -> (TempDir, SandboxCommand) {
+        fake_that(answer, 0)
+    }
+
+    /// The same, ending with this code.
+    fn fake_that(answer: &str, code: i32) -> (TempDir, SandboxCommand) {
         let scratch = tempfile::tempdir().unwrap();
         let binary = scratch.path().join("sandbox");
         let called = scratch.path().join("called");
-        let script = format!("#!/bin/sh\necho \"$@\" >> {}\ncat <<'END'\n{answer}\nEND\n", called.display());
+        let script = format!(
+            "#!/bin/sh\necho \"$@\" >> {}\necho because >&2\ncat <<'END'\n{answer}\nEND\nexit {code}\n",
+            called.display()
+        );
         let text = scratch.path().join("text");
         fs::write(&text, script).unwrap();
         // Written by another process: a file that a child of some parallel test inherited open could not be executed.
@@ -253,5 +315,28 @@ mod tests {
         assert!(sandbox.commit_merging(&created, 2).is_ok() && sandbox.commit_merging(&created, 1).is_err());
         let message = sandbox.diff(&created, 3).unwrap_err().to_string();
         assert_eq!(message, "failed: diff found 2 changed files where there are 3");
+    }
+    #[test]
+    fn patches_are_counted_by_their_headers() {
+        let (_scratch, made) = fake(CREATED);
+        let (_, created) = made.create(Path::new("/tree"), "filesystem_copy").unwrap();
+        let (_scratch, sandbox) = fake("diff --git a/a b/a\n+diff --git a/no b/no\ndiff --git a/b b/b");
+        assert!(sandbox.diff_patch(&created, 2).is_ok());
+        let message = sandbox.diff_patch(&created, 3).unwrap_err().to_string();
+        assert_eq!(message, "failed: diff --patch showed patches of 2 files where there are 3");
+    }
+
+    #[test]
+    fn a_strategy_that_does_not_work_here_skips_and_any_other_failure_fails() {
+        let need = |code| {
+            let (_scratch, sandbox) = fake_that(CREATED, code);
+            sandbox.need_strategy(Path::new("/tree"), "overlay")
+        };
+        assert_eq!(need(6), Err(Failure::Skipped("no overlay here (because)".to_owned())));
+        assert_eq!(need(1), Err(Failure::new("no overlay here (because)")));
+        let (scratch, sandbox) = fake(CREATED);
+        sandbox.need_strategy(Path::new("/tree"), "overlay").unwrap();
+        let called = fs::read_to_string(scratch.path().join("called")).unwrap();
+        assert!(called.ends_with("destroy --discard sbx_1\n"), "{called}");
     }
 }

@@ -11,6 +11,7 @@ use crate::interrupt::Interrupt;
 
 const FANOUT: usize = 10;
 const TEXTS: Sizes = Sizes { smallest: 4 * 1024, largest: 12 * 1024 };
+const SOURCES: Sizes = Sizes { smallest: 100, largest: 4 * 1024 };
 const TINY: Sizes = Sizes { smallest: 40, largest: 40 };
 /// How many contents a tree of tiny files has: a repository of half a million of them need not keep half a million.
 const TINY_CONTENTS: usize = 1_000;
@@ -48,6 +49,11 @@ impl TreeSpec {
         Self { files, directories, sizes: TEXTS }
     }
 
+    /// Text files of 100 bytes to 4 KB, no two alike: what a repository is full of.
+    pub const fn sources(files: usize, directories: usize) -> Self {
+        Self { files, directories, sizes: SOURCES }
+    }
+
     /// Files of 40 bytes, ten to a directory: for what is about the number of files alone. Their contents recur.
     pub const fn tiny(files: usize) -> Self {
         Self { files, directories: files / 10, sizes: TINY }
@@ -64,10 +70,15 @@ impl TreeSpec {
         for number in 0..self.files {
             interrupt.check()?;
             let path = root.join(self.file_path(number));
-            fill(&mut content, self.content_of(number), self.sizes);
+            self.fill(&mut content, number);
             fs::write(&path, &content).during("write", &path)?;
         }
         Ok(())
+    }
+
+    /// Replaces `content` by that of file `number`.
+    pub fn fill(&self, content: &mut Vec<u8>, number: usize) {
+        fill(content, self.content_of(number), self.sizes);
     }
 
     /// Where file `number` is, below the root.

@@ -6,10 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Bench, CHANGED, Subject, remove};
+use super::{Bench, CHANGED, Subject, need_git, remove};
 use crate::failure::{During, Failure, Result};
 use crate::measure::{Sample, interleave, run};
-use crate::place::tool;
 use crate::report::Row;
 use crate::tree::{TreeSpec, edit, edit_top};
 
@@ -41,11 +40,6 @@ pub fn row(bench: &Bench, subject: &Subject, goal: Option<f64>) -> Result<Row> {
         remove(&texts.directory)?;
         Ok(Row::timed(&name, goal, &sides))
     })
-}
-
-fn need_git() -> Result<()> {
-    let no_git = |why: Failure| Failure::Skipped(format!("no git to compare with ({why})"));
-    tool(Command::new("git").arg("--version")).map_err(no_git)
 }
 
 /// A new sandbox of a new tree; only the commit is timed.

@@ -6,6 +6,7 @@ pub mod checkpoints;
 pub mod commit;
 pub mod create;
 pub mod diff;
+pub mod git;
 pub mod hunks;
 pub mod memory;
 pub mod merge;
@@ -17,12 +18,13 @@ use std::cell::Cell;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::failure::{During, Failure, Result};
 use crate::interrupt::Interrupt;
 use crate::measure::Sample;
-use crate::place::Place;
+use crate::place::{Place, tool};
 use crate::report::Row;
 use crate::sandbox::SandboxCommand;
 use crate::tree::TreeSpec;
@@ -141,6 +143,35 @@ pub fn remove(path: &Path) -> Result<(), Failure> {
     fs::remove_dir_all(path).during("remove", path)
 }
 
+/// Skips what compares with git where there is none.
+pub fn need_git() -> Result<()> {
+    let no_git = |why: Failure| Failure::Skipped(format!("no git to compare with ({why})"));
+    tool(Command::new("git").arg("--version")).map_err(no_git)
+}
+
+/// Git in `directory`, with nobody's configuration.
+pub fn git(directory: &Path, arguments: &[&str]) -> Command {
+    let mut git = Command::new("git");
+    without_configuration(&mut git).current_dir(directory);
+    git.args(["-c", "user.name=bench", "-c", "user.email=bench@localhost", "-c", "gc.auto=0"]);
+    git.args(arguments);
+    git
+}
+
+/// Lets a command that is or starts git read no configuration but the repository's.
+pub fn without_configuration(command: &mut Command) -> &mut Command {
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/nonexistent");
+    command.env("GIT_CONFIG_NOSYSTEM", "1")
+}
+
+/// A number of files with its thousands apart.
+pub fn count(files: usize) -> String {
+    match (files / 1_000, files % 1_000) {
+        (0, rest) => rest.to_string(),
+        (thousands, rest) => format!("{thousands},{rest:03}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -165,5 +196,9 @@ mod tests {
             peak.note(Sample { wall: Duration::ZERO, peak: bytes });
         }
         assert_eq!(peak.largest(), (9, 3));
+    }
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!([7, 1_000, 50_020, 500_000].map(count), ["7", "1,000", "50,020", "500,000"]);
     }
 }

@@ -6,14 +6,14 @@ use std::path::Path;
 use std::process::Command;
 
 use super::bare::BareOverlay;
-use super::forest::{Forest, Tidy};
+use super::forest::Forest;
 use super::{RUNS_A_ROUND, STRATEGY, count, need_root};
 use crate::failure::{During, Result};
 use crate::measure::{Sample, interleave, run};
 use crate::place::tool;
 use crate::report::Row;
 use crate::rows::remove;
-use crate::sandbox::SandboxCommand;
+use crate::sandbox::{SandboxCommand, Tidy};
 use crate::tree::TreeSpec;
 
 const MOUNT_GOAL: f64 = 3.0;

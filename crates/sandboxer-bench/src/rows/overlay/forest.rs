@@ -2,36 +2,16 @@
 //! state is beside them. A tree is written once, when the first row needs it and where there is room for it.
 
 use std::fs;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{STRATEGY, Scale};
-use crate::failure::{During, Failure, Result};
+use crate::failure::{During, Result};
 use crate::measure::Sample;
 use crate::place::{Place, tool};
-use crate::rows::Bench;
-use crate::sandbox::{Created, SandboxCommand};
+use crate::rows::{Bench, git, need_git};
+use crate::sandbox::{Created, SandboxCommand, Tidy};
 use crate::tree::TreeSpec;
-
-/// A `sandbox` command that leaves no sandbox behind, also where a row failed between create and destroy.
-pub struct Tidy(pub SandboxCommand);
-
-impl Deref for Tidy {
-    type Target = SandboxCommand;
-
-    fn deref(&self) -> &SandboxCommand {
-        &self.0
-    }
-}
-
-impl Drop for Tidy {
-    fn drop(&mut self) {
-        if let Err(why) = self.0.destroy_all() {
-            crate::say(&format!("cannot remove the sandboxes that are left: {why}"));
-        }
-    }
-}
 
 /// The trees, and what works on them.
 pub struct Forest<'a> {
@@ -69,8 +49,7 @@ impl<'a> Forest<'a> {
 
     /// The tree of that size, all of it committed to a git repository that is kept beside it.
     pub fn repository(&self, spec: TreeSpec) -> Result<PathBuf> {
-        tool(Command::new("git").arg("--version"))
-            .map_err(|why| Failure::Skipped(format!("no git ({why})")))?;
+        need_git()?;
         let tree = self.tree(spec)?;
         let directory = tree.with_extension("git");
         if !directory.exists() {
@@ -86,12 +65,7 @@ impl<'a> Forest<'a> {
 
     /// Git in `directory`, with nobody's configuration.
     pub fn git(&self, directory: &Path, arguments: &[&str]) -> Command {
-        let mut git = Command::new("git");
-        git.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", self.place.root());
-        git.env("GIT_CONFIG_NOSYSTEM", "1").current_dir(directory);
-        git.args(["-c", "user.name=bench", "-c", "user.email=bench@localhost", "-c", "gc.auto=0"]);
-        git.args(arguments);
-        git
+        git(directory, arguments)
     }
 
     /// A sandbox of `tree`; the disk is quiet when the clock starts.

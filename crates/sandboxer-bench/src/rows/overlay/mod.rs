@@ -14,7 +14,7 @@ use crate::place::{Place, is_root};
 use crate::report::Row;
 use crate::tree::TreeSpec;
 
-use super::Bench;
+use super::{Bench, count};
 use forest::Forest;
 
 /// The strategy under test.
@@ -96,23 +96,4 @@ pub fn rows(bench: &Bench, scale: Scale, place: Place, wanted: impl Fn(&str) -> 
 
 fn need_root(what: &str) -> Result<()> {
     if is_root() { Ok(()) } else { Err(Failure::Skipped(format!("{what} needs root"))) }
-}
-
-/// A number of files with its thousands apart.
-fn count(files: usize) -> String {
-    match (files / 1_000, files % 1_000) {
-        (0, rest) => rest.to_string(),
-        (thousands, rest) => format!("{thousands},{rest:03}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn thousands_are_set_apart() {
-        assert_eq!([7, 1_000, 50_020, 500_000].map(count), ["7", "1,000", "50,020", "500,000"]);
-    }
 }
