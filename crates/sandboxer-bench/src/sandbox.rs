@@ -76,6 +76,17 @@ struct Listing {
     sandbox_id: String,
 }
 
+/// What a command with `--json` says on stderr when it fails, as far as it is needed here.
+#[derive(Deserialize)]
+struct Refused {
+    error: RefusalReason,
+}
+
+#[derive(Deserialize)]
+struct RefusalReason {
+    message: String,
+}
+
 impl SandboxCommand {
     /// Keeps state and output below `directory`.
     pub fn new(binary: &Path, directory: &Path) -> Self {
@@ -113,8 +124,7 @@ impl SandboxCommand {
             let created = serde_json::from_slice(&output.stdout).during("understand the create of", tree)?;
             return self.destroy(&created);
         }
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        let said = format!("no {strategy} here ({said})");
+        let said = format!("no {strategy} here ({})", refusal(&output.stderr));
         let unavailable = output.status.code() == Some(ISOLATION_UNAVAILABLE);
         Err(if unavailable { Failure::Skipped(said) } else { Failure::new(said) })
     }
@@ -232,6 +242,12 @@ impl SandboxCommand {
     }
 }
 
+/// What a command with `--json` said when it failed.
+fn refusal(stderr: &[u8]) -> String {
+    let refused = serde_json::from_slice::<Refused>(stderr);
+    refused.map_or_else(|_| String::from_utf8_lossy(stderr).trim().to_owned(), |told| told.error.message)
+}
+
 /// Fails unless the patch in the file `output` is about `expected` files.
 pub fn expect_patches(what: &str, output: &Path, expected: usize) -> Result<()> {
     let text = std::fs::read(output).during("read", output)?;
@@ -324,6 +340,15 @@ mod tests {
         assert!(sandbox.diff_patch(&created, 2).is_ok());
         let message = sandbox.diff_patch(&created, 3).unwrap_err().to_string();
         assert_eq!(message, "failed: diff --patch showed patches of 2 files where there are 3");
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_its_own_words() {
+        assert_eq!(
+            refusal(br#"{"error": {"kind": "isolation", "message": "no mounts here"}}"#),
+            "no mounts here"
+        );
+        assert_eq!(refusal(b"Segmentation fault\n"), "Segmentation fault");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::changes::Changes;
-use super::history::History;
+use super::history::{History, freshen};
 use crate::failure::{During, Failure, Result};
 use crate::measure::Sample;
 use crate::place::{Place, tool};
@@ -108,7 +108,8 @@ impl Worktree<'_> {
     pub fn change(&self, round: usize) -> Result<()> {
         self.checkout.changes.make(&self.path, round)?;
         let mut add = git(&self.path, &["add", "--intent-to-add", "--"]);
-        tool(add.args(self.checkout.changes.new_paths()))
+        tool(add.args(self.checkout.changes.new_paths()))?;
+        freshen(&self.path)
     }
 }
 

@@ -45,6 +45,9 @@ impl History {
     /// To see that it works.
     pub const QUICK: Self = Self { spec: TreeSpec::sources(2_000, 500), commits: 50 };
 
+    #[cfg(test)]
+    pub const TINY: Self = Self { spec: TreeSpec::sources(200, 100), commits: 7 };
+
     /// What it takes on disk: the checkout, two worktrees, a sandbox that may be a copy, and what git packs.
     pub fn room(&self) -> u64 {
         self.spec.bytes_on_disk() * 5 + IGNORED_SPEC.bytes_on_disk() * 4 + (512 << 20)
@@ -66,9 +69,7 @@ impl History {
         tool(&mut git(path, &["gc", "--quiet"]))?;
         tool(&mut git(path, &["reset", "--quiet", "--hard"]))?;
         IGNORED.iter().try_for_each(|name| IGNORED_SPEC.write(&path.join(name), interrupt))?;
-        // Git does not trust what it stored about files of the very second in which it stored it; the status mends that.
-        std::thread::sleep(Duration::from_millis(1_100));
-        tool(&mut git(path, &["status"]))
+        freshen(path)
     }
 
     fn import(&self, path: &Path, interrupt: &Interrupt) -> Result<()> {
@@ -127,6 +128,13 @@ impl History {
     }
 }
 
+/// Lets git trust its index. It does not trust what it stored about files of the very second in which it stored it, and
+/// would read them all again each time; a status after that second mends it.
+pub fn freshen(checkout: &Path) -> Result<()> {
+    std::thread::sleep(Duration::from_millis(1_100));
+    tool(&mut git(checkout, &["status"]))
+}
+
 fn write_file(stream: &mut impl Write, path: &Path, content: &[u8]) -> std::io::Result<()> {
     writeln!(stream, "M 100644 inline {}", path.display())?;
     write_data(stream, content)
@@ -144,8 +152,6 @@ mod tests {
     use super::*;
     use crate::rows::need_git;
 
-    const SMALL: History = History { spec: TreeSpec::sources(60, 12), commits: 7 };
-
     fn answer(repository: &Path, arguments: &[&str]) -> String {
         let output = git(repository, arguments).output().unwrap();
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
@@ -159,11 +165,11 @@ mod tests {
         }
         let scratch = tempfile::tempdir().unwrap();
         let repository = scratch.path().join("repository");
-        SMALL.make(&repository, &Interrupt::default()).unwrap();
+        History::TINY.make(&repository, &Interrupt::default()).unwrap();
         // If this changes, every kept number was measured on another repository.
-        assert_eq!(answer(&repository, &["rev-parse", "HEAD"]), "3eaa4e6db847148bbc0ec478f13b2e36000e726c");
+        assert_eq!(answer(&repository, &["rev-parse", "HEAD"]), "e4696020191f8ec726d3081f68009410858df8ab");
         assert_eq!(answer(&repository, &["rev-list", "--count", "main"]), "7");
-        assert_eq!(answer(&repository, &["ls-files"]).lines().count(), 61);
+        assert_eq!(answer(&repository, &["ls-files"]).lines().count(), 201);
         assert_eq!(answer(&repository, &["status", "--porcelain"]), "");
         let ignored = answer(&repository, &["ls-files", "--others", "--ignored", "--exclude-standard"]);
         assert_eq!(ignored.lines().count(), 2_000);
@@ -172,16 +178,16 @@ mod tests {
 
     #[test]
     fn every_file_is_added_once_and_later_commits_change_some() {
-        for history in [History::FULL, History::QUICK, SMALL] {
+        for history in [History::FULL, History::QUICK, History::TINY] {
             assert_eq!(
                 (history.files_before(0), history.files_before(history.commits)),
                 (0, history.spec.files)
             );
         }
         let mut stream = Vec::new();
-        SMALL.write_commit(&mut stream, 3).unwrap();
+        History::TINY.write_commit(&mut stream, 3).unwrap();
         let text = String::from_utf8(stream).unwrap();
-        let added = SMALL.files_before(4) - SMALL.files_before(3);
+        let added = History::TINY.files_before(4) - History::TINY.files_before(3);
         assert_eq!(text.matches("\nM 100644 inline ").count(), added + EDITS);
         assert_eq!(text.matches("changed by commit 3\n").count(), EDITS);
     }

@@ -33,3 +33,6 @@ pub fn rows(checkout: &Checkout<'_>, wanted: impl Fn(&str) -> bool) -> Result<Ve
     }
     Ok(rows)
 }
+
+#[cfg(test)]
+mod tests;
