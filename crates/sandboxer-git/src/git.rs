@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 
 use sandboxer_core::{Error, Result};
 
@@ -38,6 +38,19 @@ const ENVIRONMENT: [(&str, &str); 12] = [
     ("GIT_NO_LAZY_FETCH", "1"),
     ("LC_ALL", "C"),
     ("TZ", "UTC"),
+];
+
+/// What a call that asks may take from the caller's environment: where the user's configuration is, and who the user is.
+const ASKING: [&str; 9] = [
+    "HOME",
+    "XDG_CONFIG_HOME",
+    "GIT_CONFIG_NOSYSTEM",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_AUTHOR_NAME",
+    "GIT_AUTHOR_EMAIL",
+    "GIT_COMMITTER_NAME",
+    "GIT_COMMITTER_EMAIL",
 ];
 
 /// A version of git.
@@ -126,13 +139,11 @@ impl Git {
         Self { command, about: about.to_path_buf() }
     }
 
-    /// A call that reads the user's own configuration, as far as `HOME` and the system have one. Only for asking what it says.
+    /// A call that reads the user's own configuration, as far as the environment and the system have one, and knows the
+    /// user's name as the environment gives it. Only for asking what it says.
     pub fn asking(place: Place<'_>) -> Self {
         let mut git = Self::at(place);
-        for name in ["GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_GLOBAL"] {
-            git.command.env_remove(name);
-        }
-        for name in ["HOME", "XDG_CONFIG_HOME"] {
+        for name in ASKING {
             match std::env::var_os(name) {
                 Some(value) => git.command.env(name, value),
                 None => git.command.env_remove(name),
@@ -183,18 +194,43 @@ impl Git {
         Ok(output.status.success().then_some(output.stdout))
     }
 
+    /// What it prints, or `None` where it ends with 1, which is git's way to say no; any other failure is an error.
+    pub fn output_unless_no(mut self) -> Result<Option<Vec<u8>>> {
+        let output = self.command.output().map_err(|e| self.not_started(e))?;
+        if output.status.code() == Some(1) { Ok(None) } else { self.checked(output).map(Some) }
+    }
+
     /// What it prints when given `input`.
-    pub fn feed(mut self, input: &[u8]) -> Result<Vec<u8>> {
+    pub fn feed(self, input: &[u8]) -> Result<Vec<u8>> {
+        self.feed_with(|pipe| pipe.write_all(input))
+    }
+
+    /// What it prints when given what `write` writes, which runs in a thread of its own. A failure of git counts before one of
+    /// `write`: a git that ends early has said why.
+    pub fn feed_with<W>(mut self, write: W) -> Result<Vec<u8>>
+    where
+        W: FnOnce(&mut ChildStdin) -> std::io::Result<()> + Send,
+    {
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.command.spawn().map_err(|e| self.not_started(e))?;
         let pipe = child.stdin.take();
-        let output = std::thread::scope(|scope| {
-            // A git that ends early has said why.
-            scope.spawn(move || pipe.map(|mut pipe| pipe.write_all(input)));
-            child.wait_with_output()
+        let (written, output) = std::thread::scope(|scope| {
+            let writer = scope.spawn(move || pipe.map_or(Ok(()), |mut pipe| write(&mut pipe)));
+            let output = child.wait_with_output();
+            let stopped = |_| Err(std::io::Error::other("the thread that feeds it has failed"));
+            (writer.join().unwrap_or_else(stopped), output)
         });
-        let output = output.map_err(|e| self.not_started(e))?;
-        self.checked(output)
+        let output = self.checked(output.map_err(|e| self.not_started(e))?)?;
+        match written {
+            Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(self.failed(e)),
+            _ => Ok(output),
+        }
+    }
+
+    /// Starts it with pipes to and from it, and one for what it says as an error, which has to be short.
+    pub fn talk_aloud(mut self) -> Result<Child> {
+        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.command.spawn().map_err(|e| self.not_started(e))
     }
 
     /// Starts it with pipes to and from it; what it says as an error goes nowhere.

@@ -4,4 +4,14 @@
 //! that commits are made in, which only we write; [`private`] is the one that the agent gets.
 
 pub mod git;
+pub mod import;
+pub mod incoming;
+pub mod index;
+pub mod ledger;
+pub mod objects;
 pub mod oid;
+pub mod refs;
+pub mod repository;
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,296 @@
+//! The user's index, read and changed under git's own lock.
+//!
+//! Git changes an index by writing a new one to `index.lock`, which nobody may make while it is there, and renaming it over the old. We do the
+//! same, but let git write the new one under a name of ours first and make that name the lock by a hard link: so a lock that is found after a
+//! crash is known to be ours, or somebody else's, by its inode, and the one who finds it can finish or give up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::model::RelPath;
+use sandboxer_core::{Error, Result};
+use sandboxer_fs::durable::sync_dir;
+use serde::{Deserialize, Serialize};
+
+use crate::import::refuse_git_dir;
+use crate::oid::{ObjectFormat, Oid};
+use crate::repository::Repository;
+
+/// Up to so many paths git is asked for each; for more it lists all, as it goes through all for each.
+const ASKED_ONE_BY_ONE: usize = 64;
+
+/// How often an index is copied again because git has changed it in between.
+const ATTEMPTS: usize = 5;
+
+/// What an index has at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexEntry {
+    /// As in a tree.
+    pub mode: u32,
+    /// The blob, or the commit of another repository.
+    pub oid: Oid,
+    /// 0, or the lowest stage that is there while a merge is not resolved.
+    pub stage: u8,
+    /// What sets it apart: `unmerged`, `skip-worktree`, `assume-unchanged` or `intent-to-add`.
+    pub special: Option<&'static str>,
+}
+
+/// What the index has at exactly these paths; what it does not have is left out.
+pub fn entries(repo: &Repository, paths: &[RelPath]) -> Result<BTreeMap<RelPath, IndexEntry>> {
+    if paths.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let git = repo.git().args(["ls-files", "-s", "-v", "-z", "--full-name", "--"]);
+    let asked = if paths.len() <= ASKED_ONE_BY_ONE { paths } else { &[] };
+    let told = git.args(asked.iter().map(RelPath::as_path)).output()?;
+    let wanted: BTreeSet<&RelPath> = paths.iter().collect();
+    let mut found = BTreeMap::new();
+    for row in told.split(|b| *b == 0).filter(|row| !row.is_empty()) {
+        let entry = parse_row(row)
+            .ok_or_else(|| Error::corrupt(repo.index(), "`git ls-files` said something unknown"))?;
+        let path = RelPath::from_bytes(entry.0)?;
+        if wanted.contains(&path) {
+            found.entry(path).or_insert(entry.1);
+        }
+    }
+    mark_intents(repo, &mut found)?;
+    Ok(found)
+}
+
+/// A row is `TAG SP MODE SP OID SP STAGE TAB PATH`.
+fn parse_row(row: &[u8]) -> Option<(&[u8], IndexEntry)> {
+    let tab = row.iter().position(|b| *b == b'\t')?;
+    let head = std::str::from_utf8(&row[..tab]).ok()?;
+    let mut words = head.split(' ');
+    let tag = words.next()?;
+    let mode = u32::from_str_radix(words.next()?, 8).ok()?;
+    let oid = words.next()?.parse().ok()?;
+    let stage: u8 = words.next()?.parse().ok()?;
+    let special = match tag {
+        _ if stage != 0 => Some("unmerged"),
+        "S" | "s" => Some("skip-worktree"),
+        _ if tag.starts_with(|c: char| c.is_ascii_lowercase()) => Some("assume-unchanged"),
+        _ => None,
+    };
+    Some((&row[tab + 1..], IndexEntry { mode, oid, stage, special }))
+}
+
+/// `git add -N` leaves an entry that looks like an empty file; only a difference leaves it out.
+fn mark_intents(repo: &Repository, found: &mut BTreeMap<RelPath, IndexEntry>) -> Result<()> {
+    let empty = repo.format.blob(b"");
+    let looks_so = |entry: &IndexEntry| entry.oid == empty && entry.special.is_none();
+    if !found.values().any(looks_so) {
+        return Ok(());
+    }
+    let git = repo.git().args(["diff-index", "--cached", "--ita-invisible-in-index", "--no-renames"]);
+    let told = git.args(["--name-only", "-z", empty_tree(repo.format)]).output()?;
+    let real: BTreeSet<&[u8]> = told.split(|b| *b == 0).collect();
+    for (path, entry) in found.iter_mut().filter(|(_, entry)| looks_so(entry)) {
+        if !real.contains(path.as_bytes()) {
+            entry.special = Some("intent-to-add");
+        }
+    }
+    Ok(())
+}
+
+/// The tree of nothing, which git knows without having it.
+fn empty_tree(format: ObjectFormat) -> &'static str {
+    match format {
+        ObjectFormat::Sha1 => "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+        ObjectFormat::Sha256 => "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+    }
+}
+
+/// What happens to one path of the index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexEdit {
+    /// Where.
+    pub path: RelPath,
+    /// The mode and the object that it has afterwards; `None` takes it out.
+    pub entry: Option<(u32, Oid)>,
+}
+
+/// An index that is to take the place of the user's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewIndex {
+    /// The name that is ours.
+    pub temporary: PathBuf,
+    /// The name that is git's lock.
+    pub lock: PathBuf,
+}
+
+impl NewIndex {
+    /// Names the files, and makes none: the caller writes the names down first. `name` must not have been used before.
+    pub fn place(repo: &Repository, name: &str) -> Self {
+        let temporary = repo.git_dir.join(format!(".sandboxer-index-{name}"));
+        Self { temporary, lock: repo.git_dir.join("index.lock") }
+    }
+
+    /// Makes the new index and takes the lock. The objects that it names need not be there yet.
+    pub fn make(&self, repo: &Repository, edits: &[IndexEdit]) -> Result<()> {
+        let made = self.try_make(repo, edits);
+        made.inspect_err(|_| {
+            let _ = self.release();
+        })
+    }
+
+    fn try_make(&self, repo: &Repository, edits: &[IndexEdit]) -> Result<()> {
+        let input = index_info(repo.format, edits)?;
+        for _ in 0..ATTEMPTS {
+            let before = self.copy(&repo.index())?;
+            self.edit(repo, &input)?;
+            self.take_lock()?;
+            if before == Stamp::of(&repo.index())? {
+                return Ok(());
+            }
+            self.release()?;
+        }
+        Err(Error::Busy { path: repo.index(), holder: Some("git keeps changing it".to_owned()) })
+    }
+
+    /// Copies the index as it is now, with its time, by which git tells what it has to look at again.
+    fn copy(&self, index: &Path) -> Result<Option<Stamp>> {
+        remove(&self.temporary)?;
+        let before = Stamp::of(index)?;
+        if before.is_none() {
+            return Ok(None);
+        }
+        let step = |e| Error::io("copy", index, e);
+        let mut from = File::open(index).map_err(step)?;
+        let like = from.metadata().map_err(step)?;
+        let mut options = OpenOptions::new();
+        let mut to = options.write(true).create_new(true).mode(0o600).open(&self.temporary).map_err(step)?;
+        std::io::copy(&mut from, &mut to).map_err(step)?;
+        to.set_modified(like.modified().map_err(step)?).map_err(step)?;
+        Ok(before)
+    }
+
+    fn edit(&self, repo: &Repository, input: &[u8]) -> Result<()> {
+        let git = repo.git().env("GIT_INDEX_FILE", &self.temporary);
+        git.args(["update-index", "--replace", "-z", "--index-info"]).feed(input)?;
+        let step = |e| Error::io("flush", &self.temporary, e);
+        let file = match File::open(&self.temporary) {
+            // Nothing was changed in an index that is not there.
+            Err(e) if e.kind() == ErrorKind::NotFound => return self.write_empty(repo),
+            opened => opened.map_err(step)?,
+        };
+        file.sync_all().map_err(step)
+    }
+
+    fn write_empty(&self, repo: &Repository) -> Result<()> {
+        let git = repo.git().env("GIT_INDEX_FILE", &self.temporary);
+        git.args(["read-tree", "--empty"]).output()?;
+        let file = File::open(&self.temporary).map_err(|e| Error::io("open", &self.temporary, e))?;
+        file.sync_all().map_err(|e| Error::io("flush", &self.temporary, e))
+    }
+
+    fn take_lock(&self) -> Result<()> {
+        match std::fs::hard_link(&self.temporary, &self.lock) {
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(Error::Busy {
+                path: self.lock.clone(),
+                holder: Some(
+                    "git is at work, or was killed: remove the file only if no git runs here".to_owned(),
+                ),
+            }),
+            made => made.map_err(|e| Error::io("make the lock", &self.lock, e)),
+        }
+    }
+
+    /// Whether the lock is there and ours.
+    pub fn is_held(&self) -> Result<bool> {
+        same_file(&self.lock, &self.temporary)
+    }
+
+    /// Puts the new index in the place of the old, durably. Can be done again, also by another process: what is done is left.
+    pub fn install(&self, repo: &Repository) -> Result<()> {
+        let index = repo.index();
+        if same_file(&index, &self.temporary)? {
+            // To rename one name of a file over another of its names does nothing.
+            return self.release().and_then(|()| sync_dir(&repo.git_dir));
+        }
+        if self.is_held()? {
+            std::fs::rename(&self.lock, &index).map_err(|e| Error::io("rename into place", &index, e))?;
+            sync_dir(&repo.git_dir)?;
+        } else if metadata(&self.temporary)?.is_some() {
+            return Err(Error::Refused {
+                reason: format!("{} was taken away; the index is as it was", self.lock.display()),
+                hint: Some("the files are in place: bring the index up to date with `git reset`".to_owned()),
+            });
+        }
+        self.release()
+    }
+
+    /// Gives up the lock, if it is ours, and removes what was made.
+    pub fn release(&self) -> Result<()> {
+        if self.is_held()? {
+            remove(&self.lock)?;
+        }
+        let mut of_git = self.temporary.clone().into_os_string();
+        of_git.push(".lock");
+        remove(Path::new(&of_git))?;
+        remove(&self.temporary)
+    }
+}
+
+/// The edits in the words of `update-index --index-info`: removals first, so that a directory can take the place of a file.
+fn index_info(format: ObjectFormat, edits: &[IndexEdit]) -> Result<Vec<u8>> {
+    let mut rows = (Vec::new(), Vec::new());
+    for edit in edits {
+        // Git would leave it out without a word.
+        refuse_git_dir(&edit.path)?;
+        let (to, head) = match &edit.entry {
+            None => (&mut rows.0, format!("0 {}\t", format.zero())),
+            Some((mode, oid)) => (&mut rows.1, format!("{mode:06o} {oid} 0\t")),
+        };
+        to.extend(head.bytes());
+        to.extend(edit.path.as_bytes());
+        to.push(0);
+    }
+    let (mut input, rest) = rows;
+    input.extend(rest);
+    Ok(input)
+}
+
+/// What tells one state of a file from another; git never writes to an index that is there.
+#[derive(PartialEq, Eq)]
+struct Stamp([i64; 7]);
+
+impl Stamp {
+    fn of(path: &Path) -> Result<Option<Self>> {
+        let Some(found) = metadata(path)? else { return Ok(None) };
+        if !found.is_file() {
+            return Err(Error::refused(format!("{} is not a regular file", path.display())));
+        }
+        let (device, inode, size) = (found.dev() as i64, found.ino() as i64, found.size() as i64);
+        let times = [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
+        Ok(Some(Self([device, inode, size, times[0], times[1], times[2], times[3]])))
+    }
+}
+
+fn metadata(path: &Path) -> Result<Option<Metadata>> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::io("look at", path, e)),
+    }
+}
+
+/// Whether two names are names of one file.
+fn same_file(one: &Path, other: &Path) -> Result<bool> {
+    let (one, other) = (metadata(one)?, metadata(other)?);
+    Ok(one.zip(other).is_some_and(|(one, other)| one.dev() == other.dev() && one.ino() == other.ino()))
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::io("remove", path, e)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+#[path = "index_tests.rs"]
+mod tests;
