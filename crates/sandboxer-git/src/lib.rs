@@ -3,15 +3,21 @@
 //! [`git`] starts git with a configuration of ours and no hooks; [`repository`] finds out what a checkout is; [`ledger`] is the git directory
 //! that commits are made in, which only we write; [`private`] is the one that the agent gets.
 
+mod agent;
+#[cfg(test)]
+mod fixtures;
 pub mod git;
+mod hostile;
 pub mod import;
 pub mod incoming;
 pub mod index;
 pub mod ledger;
 pub mod objects;
 pub mod oid;
+pub mod private;
 pub mod refs;
 pub mod repository;
+mod scratch;
 
 #[cfg(test)]
 mod testing;
