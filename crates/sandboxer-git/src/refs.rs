@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout};
 
 use sandboxer_core::{Error, Result};
+use serde::{Deserialize, Serialize};
 use sandboxer_fs::durable::sync_dir;
 
 use crate::git::{Git, Place};
@@ -18,7 +19,7 @@ use crate::oid::Oid;
 use crate::repository::Repository;
 
 /// A reference on its way.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Move {
     /// Its full name, or `HEAD` for one that is detached.
     pub name: String,

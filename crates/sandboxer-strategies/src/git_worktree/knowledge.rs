@@ -1,0 +1,242 @@
+//! What git knows of the paths that a commit is about: what the base, the tip and the user's index have there, and whether the user's own files are
+//! just that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::FileType;
+use sandboxer_core::model::RelPath;
+use sandboxer_core::{Error, Result};
+use sandboxer_fs::content::read_all;
+use sandboxer_fs::filter::Screen;
+use sandboxer_fs::root::{Root, stamp_of_fd};
+use sandboxer_fs::space::History;
+use sandboxer_git::attributes;
+use sandboxer_git::index::{self, IndexEntry};
+use sandboxer_git::ledger::Ledger;
+use sandboxer_git::objects::{self, TreeEntry, Trees};
+use sandboxer_git::oid::Oid;
+use sandboxer_git::private;
+use sandboxer_git::screen::{Excludes, GitScreen, PrivateIndex, Tracked, names_git, nested_repository};
+
+use super::spec::{GitSpec, place};
+
+/// Symbolic links, as git calls their mode.
+pub const LINK: u32 = 0o120_000;
+/// Files that can be run.
+pub const PROGRAM: u32 = 0o100_755;
+/// All other files.
+pub const FILE: u32 = 0o100_644;
+
+/// A commit's answers, asked for one path at a time and remembered by git itself.
+#[derive(Clone)]
+pub struct InBase(Arc<Option<Mutex<Trees>>>);
+
+impl InBase {
+    /// Of `commit`; of nothing, where there is none.
+    pub fn of(ledger: &Ledger, commit: Option<&Oid>) -> Result<Self> {
+        let trees = commit.map(|commit| Trees::of(ledger, commit)).transpose()?;
+        Ok(Self(Arc::new(trees.map(Mutex::new))))
+    }
+
+    /// What it has at `path`.
+    pub fn entry(&self, path: &RelPath) -> Result<Option<TreeEntry>> {
+        match self.0.as_ref() {
+            Some(trees) => trees.lock().unwrap_or_else(PoisonError::into_inner).entry(path),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether it has anything there. What cannot be told is shown, so it has.
+    fn has(&self, path: &RelPath) -> bool {
+        !matches!(self.entry(path), Ok(None))
+    }
+}
+
+/// The screen before a difference, with what can never be committed.
+pub struct View {
+    screen: GitScreen<Known>,
+    tree: Arc<Root>,
+    base: InBase,
+}
+
+struct Known {
+    base: InBase,
+    index: PrivateIndex,
+}
+
+impl Tracked for Known {
+    fn in_base(&self, path: &RelPath) -> bool {
+        self.base.has(path)
+    }
+
+    fn in_index(&self) -> Arc<BTreeSet<RelPath>> {
+        self.index.names()
+    }
+}
+
+impl View {
+    /// Of the tree at `tree`, for the workspace at `home`.
+    pub fn of(spec: &GitSpec, home: &Path, tree: &Path, base: InBase) -> Result<Self> {
+        let tree = Arc::new(Root::open(tree)?);
+        let index =
+            PrivateIndex::new(tree.clone(), place(home), spec.repository.format, spec.index);
+        let known = Known { base: base.clone(), index };
+        Ok(Self { screen: GitScreen::new(tree.clone(), &excludes(spec)?, known), tree, base })
+    }
+}
+
+impl Screen for View {
+    fn hides(&self, path: &RelPath, is_dir: bool) -> bool {
+        self.screen.hides(path, is_dir)
+    }
+
+    fn refuses(&self, path: &RelPath) -> Option<String> {
+        if names_git(path) {
+            return Some("git takes such a name for its own, and tracks nothing there".to_owned());
+        }
+        let nested = nested_repository(&self.tree, path, |dir| self.base.has(dir))?;
+        Some(format!("{nested} is a repository of its own, which this one cannot track"))
+    }
+}
+
+/// Ignore rules that are not in the tree.
+fn excludes(spec: &GitSpec) -> Result<Excludes> {
+    let repository = &spec.repository;
+    Ok(Excludes {
+        repository: std::fs::read(repository.common_dir.join("info/exclude")).unwrap_or_default(),
+        user: private::user_excludes(repository)?,
+        ignore_case: repository.setting("core.ignoreCase")?.as_deref() == Some("true"),
+    })
+}
+
+/// What is where, for the paths of one commit.
+pub struct Facts {
+    /// What the tip of the target has.
+    pub tip: BTreeMap<RelPath, TreeEntry>,
+    /// What the user's index has.
+    pub index: BTreeMap<RelPath, IndexEntry>,
+}
+
+impl Facts {
+    /// Asks git, once for each.
+    pub fn of(spec: &GitSpec, ledger: &Ledger, tip: Option<&Oid>, paths: &[RelPath]) -> Result<Self> {
+        let tip = match tip {
+            Some(tip) => objects::tree_entries(ledger, tip, paths)?,
+            None => BTreeMap::new(),
+        };
+        Ok(Self { tip, index: index::entries(&spec.repository, paths)? })
+    }
+
+    /// Why the user's file at `path` is in the way of a commit; `None` where it is as the tip has it.
+    pub fn in_the_way(&self, work: &WorkTree<'_>, path: &RelPath) -> Result<Option<&'static str>> {
+        const STAGED: Option<&str> = Some("staged in the checkout, and not committed");
+        let (tip, index) = (self.tip.get(path).filter(|t| !is_tree(t)), self.index.get(path));
+        let file = work.entry(path)?;
+        let Some(index) = index else {
+            return Ok(match (tip, file) {
+                (Some(_), _) => STAGED,
+                (None, Some(_)) => Some("in the checkout too, and not tracked"),
+                (None, None) => None,
+            });
+        };
+        if index.stage != 0 {
+            return Ok(Some("in conflict in the checkout's index"));
+        }
+        if tip.map(|t| (t.mode, &t.oid)) != Some((index.mode, &index.oid)) {
+            return Ok(STAGED);
+        }
+        match file {
+            Some((mode, oid)) if mode == index.mode && oid == index.oid => Ok(None),
+            // What is not checked out cannot be changed there.
+            None if index.special.is_some() => Ok(None),
+            None => Ok(Some("deleted in the checkout, and not committed")),
+            Some((mode, _)) if mode == index.mode && work.converts_to(path, &index.oid)? => Ok(None),
+            Some(_) => Ok(Some("changed in the checkout, and not committed")),
+        }
+    }
+}
+
+fn is_tree(entry: &TreeEntry) -> bool {
+    entry.mode == 0o040_000
+}
+
+/// The user's files.
+pub struct WorkTree<'a> {
+    /// Where.
+    pub root: &'a Root,
+    /// Of which repository.
+    pub spec: &'a GitSpec,
+    /// For what git has to convert.
+    pub ledger: &'a Ledger,
+}
+
+impl WorkTree<'_> {
+    /// Mode and object that the file at `path` would have, unconverted; `None` where there is none.
+    fn entry(&self, path: &RelPath) -> Result<Option<(u32, Oid)>> {
+        let Some(parent) = self.root.find_parent(path)? else { return Ok(None) };
+        let Some(stamp) = parent.stamp(path.name())? else { return Ok(None) };
+        let format = self.spec.repository.format;
+        match FileType::from_raw_mode(stamp.mode) {
+            FileType::Symlink => Ok(Some((LINK, format.blob(&parent.read_link(path.name())?)))),
+            FileType::RegularFile => {
+                let mode = if stamp.mode & 0o100 != 0 { PROGRAM } else { FILE };
+                Ok(Some((mode, format.blob(&self.read(path)?.unwrap_or_default()))))
+            }
+            FileType::Directory => Ok(None),
+            _ => Ok(Some((0, format.zero()))),
+        }
+    }
+
+    /// The content of the file at `path`.
+    pub fn read(&self, path: &RelPath) -> Result<Option<Vec<u8>>> {
+        let Some(parent) = self.root.find_parent(path)? else { return Ok(None) };
+        let Some(fd) = sandboxer_fs::space::open_regular(&parent, path)? else { return Ok(None) };
+        let failed = |e: std::io::Error| Error::io("read", self.root.shown(path), e);
+        let size = stamp_of_fd(&fd).map_err(|e| failed(e.into()))?.size;
+        read_all(fd, size).map(Some).map_err(failed)
+    }
+
+    /// Whether the file is that object once its line ends are git's.
+    fn converts_to(&self, path: &RelPath, oid: &Oid) -> Result<bool> {
+        let Some(content) = self.read(path)? else { return Ok(false) };
+        let rules = attributes::rules_of(self.ledger, &self.spec.repository, self.root.path(), path)?;
+        if !rules.converts {
+            return Ok(false);
+        }
+        let blob = attributes::blob_content(self.ledger, &self.spec.repository, self.root.path(), path, content)?;
+        Ok(self.spec.repository.format.blob(&blob) == *oid)
+    }
+}
+
+/// What the repository knows of what the engine finds moved.
+pub struct Memory {
+    /// The workspace.
+    pub spec: GitSpec,
+    /// Its ledger.
+    pub ledger: Ledger,
+    /// The base commit's answers.
+    pub base: InBase,
+    /// The tip of the target.
+    pub tip: Option<Oid>,
+}
+
+impl History for Memory {
+    fn is_safe(&self, path: &RelPath) -> Result<bool> {
+        if self.tip == self.spec.base {
+            return Ok(false);
+        }
+        let facts = Facts::of(&self.spec, &self.ledger, self.tip.as_ref(), std::slice::from_ref(path))?;
+        let root = Root::open(&self.spec.repository.work_tree)?;
+        let work = WorkTree { root: &root, spec: &self.spec, ledger: &self.ledger };
+        Ok(facts.in_the_way(&work, path)?.is_none())
+    }
+
+    fn base(&self, path: &RelPath) -> Result<Option<Vec<u8>>> {
+        let Some(entry) = self.base.entry(path)?.filter(|e| matches!(e.mode, FILE | PROGRAM)) else {
+            return Ok(None);
+        };
+        Ok(objects::read_blobs(&self.ledger, &[entry.oid])?.pop())
+    }
+}
