@@ -14,10 +14,14 @@ pub mod index;
 pub mod ledger;
 pub mod objects;
 pub mod oid;
+mod patterns;
 pub mod private;
 pub mod refs;
 pub mod repository;
 mod scratch;
+pub mod screen;
+pub mod settings;
+mod wildmatch;
 
 #[cfg(test)]
 mod testing;

@@ -1,0 +1,265 @@
+//! What git leaves out: `.git` itself, and what is ignored and tracked nowhere.
+//!
+//! Ignore files are the sandbox's own, read beneath its root. Whoever hides something by them only keeps it from being committed; but what cannot
+//! be told, because an ignore file or a listing of the base cannot be read, is shown.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use sandboxer_core::model::RelPath;
+use sandboxer_fs::filter::Screen;
+use sandboxer_fs::root::Root;
+use sandboxer_fs::stamp::Stamp;
+
+use crate::agent;
+use crate::hostile::{self, Found};
+use crate::oid::ObjectFormat;
+use crate::patterns::{Patterns, Verdict};
+
+/// Ignore files larger than this are not read.
+const IGNORE_LIMIT: u64 = 1 << 20;
+
+/// What git keeps an eye on, whatever is ignored.
+pub trait Tracked: Send + Sync {
+    /// Whether the base commit has something at `path`. Where that cannot be told, it has.
+    fn in_base(&self, path: &RelPath) -> bool;
+
+    /// The paths in the index of the sandbox. Only asked for when it matters.
+    fn in_index(&self) -> Arc<BTreeSet<RelPath>>;
+}
+
+/// Ignore rules that are not in the tree.
+#[derive(Clone, Debug, Default)]
+pub struct Excludes {
+    /// What `info/exclude` of the original says.
+    pub repository: Vec<u8>,
+    /// What the user's `core.excludesFile` says.
+    pub user: Vec<u8>,
+    /// `core.ignoreCase`.
+    pub ignore_case: bool,
+}
+
+/// The screen before the difference of a sandbox's tree.
+pub struct GitScreen<T> {
+    tree: Arc<Root>,
+    tracked: T,
+    everywhere: [Patterns; 2],
+    ignore_case: bool,
+    /// What was found out of each directory.
+    dirs: RwLock<HashMap<Option<RelPath>, Arc<Rules>>>,
+}
+
+/// What holds for the entries of a directory.
+struct Rules {
+    /// The directory's path.
+    dir: Option<RelPath>,
+    above: Option<Arc<Rules>>,
+    patterns: Patterns,
+    standing: Standing,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// Patterns decide.
+    Open,
+    /// The directory is ignored, and everything in it.
+    Ignored,
+    /// It cannot be told, for everything in it.
+    Unknown,
+}
+
+impl<T: Tracked> GitScreen<T> {
+    /// A screen for `tree`, with the rules that are not in it.
+    pub fn new(tree: Arc<Root>, excludes: &Excludes, tracked: T) -> Self {
+        let read = |text: &[u8]| Patterns::parse(text, excludes.ignore_case);
+        let everywhere = [read(&excludes.repository), read(&excludes.user)];
+        let ignore_case = excludes.ignore_case;
+        Self { tree, tracked, everywhere, ignore_case, dirs: RwLock::default() }
+    }
+
+    /// Whether git ignores `path`, were it not tracked.
+    fn is_ignored(&self, path: &RelPath, is_dir: bool) -> bool {
+        let rules = self.rules(path.parent());
+        match rules.standing {
+            Standing::Ignored => true,
+            Standing::Unknown => false,
+            Standing::Open => self.verdict(&rules, path, is_dir) == Some(Verdict::Ignored),
+        }
+    }
+
+    /// The nearest ignore file that says something of `path` decides.
+    fn verdict(&self, rules: &Rules, path: &RelPath, is_dir: bool) -> Option<Verdict> {
+        let mut next = Some(rules);
+        while let Some(rules) = next {
+            let skip = rules.dir.as_ref().map_or(0, |dir| dir.as_bytes().len() + 1);
+            if let Some(verdict) = rules.patterns.verdict(&path.as_bytes()[skip..], is_dir) {
+                return Some(verdict);
+            }
+            next = rules.above.as_deref();
+        }
+        self.everywhere.iter().find_map(|patterns| patterns.verdict(path.as_bytes(), is_dir))
+    }
+
+    /// The rules of the directory, found out once, its ancestors' first.
+    fn rules(&self, dir: Option<RelPath>) -> Arc<Rules> {
+        if let Some(rules) = self.known(&dir) {
+            return rules;
+        }
+        let mut missing = vec![dir];
+        let mut above = None;
+        while let Some(Some(lowest)) = missing.last() {
+            let parent = lowest.parent();
+            above = self.known(&parent);
+            if above.is_some() {
+                break;
+            }
+            missing.push(parent);
+        }
+        let mut last = above;
+        while let Some(dir) = missing.pop() {
+            last = Some(self.learn(dir, last));
+        }
+        last.unwrap_or_else(|| self.learn(None, None))
+    }
+
+    fn known(&self, dir: &Option<RelPath>) -> Option<Arc<Rules>> {
+        self.dirs.read().unwrap_or_else(PoisonError::into_inner).get(dir).cloned()
+    }
+
+    fn learn(&self, dir: Option<RelPath>, above: Option<Arc<Rules>>) -> Arc<Rules> {
+        let rules = Arc::new(self.look(dir.clone(), above));
+        let mut dirs = self.dirs.write().unwrap_or_else(PoisonError::into_inner);
+        dirs.entry(dir).or_insert(rules).clone()
+    }
+
+    fn look(&self, dir: Option<RelPath>, above: Option<Arc<Rules>>) -> Rules {
+        let mut standing = above.as_ref().map_or(Standing::Open, |above| above.standing);
+        if let (Standing::Open, Some(dir), Some(above)) = (standing, &dir, &above)
+            && self.verdict(above, dir, true) == Some(Verdict::Ignored)
+        {
+            standing = Standing::Ignored;
+        }
+        let mut patterns = Patterns::default();
+        if standing == Standing::Open {
+            match self.ignore_file(dir.as_ref()) {
+                Found::Whole(content) => patterns = Patterns::parse(&content, self.ignore_case),
+                Found::Nothing => {}
+                Found::Unreadable => standing = Standing::Unknown,
+            }
+        }
+        // A directory without rules of its own need not be passed through.
+        let above = above.map(|above| match above.patterns.is_empty() {
+            true => above.above.clone().unwrap_or(above),
+            false => above,
+        });
+        Rules { dir, above, patterns, standing }
+    }
+
+    fn ignore_file(&self, dir: Option<&RelPath>) -> Found<Vec<u8>> {
+        let name = b".gitignore";
+        let path = match dir {
+            Some(dir) => dir.join(name),
+            None => match hostile::below(name) {
+                Some(path) => path,
+                None => return Found::Nothing,
+            },
+        };
+        hostile::read(&self.tree, &path, IGNORE_LIMIT)
+    }
+
+    fn is_tracked(&self, path: &RelPath, is_dir: bool) -> bool {
+        self.tracked.in_base(path) || holds(&self.tracked.in_index(), path, is_dir)
+    }
+}
+
+/// Whether `path` is among `paths`, or something below it.
+fn holds(paths: &BTreeSet<RelPath>, path: &RelPath, is_dir: bool) -> bool {
+    if paths.contains(path) {
+        return true;
+    }
+    // `a-b` comes between `a` and `a/b`, so the search begins at the first name that can be below.
+    let first = path.join(b"\x01");
+    let mut next = paths.range::<RelPath, _>((Bound::Included(&first), Bound::Unbounded));
+    is_dir && next.next().is_some_and(|found| found.is_within(path))
+}
+
+impl<T: Tracked> Screen for GitScreen<T> {
+    fn hides(&self, path: &RelPath, is_dir: bool) -> bool {
+        path.as_bytes() == b".git" || (self.is_ignored(path, is_dir) && !self.is_tracked(path, is_dir))
+    }
+}
+
+/// The paths in the index of a sandbox's private repository, looked at when they are first asked for.
+#[derive(Debug)]
+pub struct PrivateIndex {
+    tree: Arc<Root>,
+    work: PathBuf,
+    format: ObjectFormat,
+    seeded: Option<Stamp>,
+    names: OnceLock<Arc<BTreeSet<RelPath>>>,
+}
+
+impl PrivateIndex {
+    /// For `tree`; `work` is a directory of ours; `seeded` is the stamp of the index as it was made, which holds nothing that is not in the base.
+    pub fn new(tree: Arc<Root>, work: PathBuf, format: ObjectFormat, seeded: Option<Stamp>) -> Self {
+        Self { tree, work, format, seeded, names: OnceLock::new() }
+    }
+
+    /// The paths; none where the index is as it was made, or cannot be read.
+    pub fn names(&self) -> Arc<BTreeSet<RelPath>> {
+        self.names.get_or_init(|| Arc::new(self.load())).clone()
+    }
+
+    fn load(&self) -> BTreeSet<RelPath> {
+        let now = agent::index_stamp(&self.tree).ok().flatten();
+        let untouched = matches!((&self.seeded, &now), (Some(then), Some(now)) if then.untouched(now));
+        if untouched || now.is_none() {
+            return BTreeSet::new();
+        }
+        agent::indexed(&self.tree, &self.work, self.format).unwrap_or_default().into_iter().collect()
+    }
+}
+
+/// The directory above `path`, not the top, that is a repository of its own which the base does not track.
+pub fn nested_repository(
+    tree: &Root,
+    path: &RelPath,
+    base_has: impl Fn(&RelPath) -> bool,
+) -> Option<RelPath> {
+    let mut above: Vec<RelPath> = std::iter::successors(path.parent(), RelPath::parent).collect();
+    above.reverse();
+    let is_repository = |dir: &RelPath| matches!(tree.stamp(&dir.join(b".git")), Ok(Some(_)));
+    above.into_iter().find(|dir| is_repository(dir) && !base_has(dir))
+}
+
+/// Whether a component of `path` is one that git refuses to track, on this system or another: `.git` in any case, and what Windows and macOS
+/// take for it.
+pub fn names_git(path: &RelPath) -> bool {
+    path.components().any(|name| is_windows_git(name) || is_mac_git(name))
+}
+
+fn is_windows_git(name: &[u8]) -> bool {
+    // To Windows a backslash separates, and a colon, dots and spaces at the end are not part of a name.
+    name.split(|b| *b == b'\\').any(|part| {
+        let part = part.split(|b| *b == b':').next().unwrap_or(part);
+        let end = part.iter().rposition(|b| !matches!(b, b'.' | b' ')).map_or(0, |last| last + 1);
+        part[..end].eq_ignore_ascii_case(b".git") || part[..end].eq_ignore_ascii_case(b"git~1")
+    })
+}
+
+fn is_mac_git(name: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(name) else { return false };
+    let visible = text.chars().filter(|c| !is_invisible(*c));
+    visible.map(|c| c.to_ascii_lowercase()).eq(".git".chars())
+}
+
+/// What HFS+ does not see in a name.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
+}
+
+#[cfg(test)]
+#[path = "screen_tests.rs"]
+mod tests;
