@@ -2,7 +2,7 @@
 //! just that.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::FileType;
@@ -12,13 +12,13 @@ use sandboxer_fs::content::read_all;
 use sandboxer_fs::filter::Screen;
 use sandboxer_fs::root::{Root, stamp_of_fd};
 use sandboxer_fs::space::History;
-use sandboxer_git::attributes;
+use sandboxer_git::attributes::{self, Attributes};
 use sandboxer_git::index::{self, IndexEntry};
 use sandboxer_git::ledger::Ledger;
 use sandboxer_git::objects::{self, TreeEntry, Trees};
-use sandboxer_git::oid::Oid;
-use sandboxer_git::private;
+use sandboxer_git::oid::{ObjectFormat, Oid};
 use sandboxer_git::screen::{Excludes, GitScreen, PrivateIndex, Tracked, names_git, nested_repository};
+use sandboxer_git::settings::FileSettings;
 
 use super::spec::{GitSpec, place};
 
@@ -51,6 +51,11 @@ impl InBase {
     /// Whether it has anything there. What cannot be told is shown, so it has.
     fn has(&self, path: &RelPath) -> bool {
         !matches!(self.entry(path), Ok(None))
+    }
+
+    /// Whether it has files below that directory. What cannot be told is refused, so it has not.
+    fn has_files_in(&self, dir: &RelPath) -> bool {
+        matches!(self.entry(dir), Ok(Some(entry)) if is_tree(&entry))
     }
 }
 
@@ -96,7 +101,7 @@ impl Screen for View {
         if names_git(path) {
             return Some("git takes such a name for its own, and tracks nothing there".to_owned());
         }
-        let nested = nested_repository(&self.tree, path, |dir| self.base.has(dir))?;
+        let nested = nested_repository(&self.tree, path, |dir| self.base.has_files_in(dir))?;
         Some(format!("{nested} is a repository of its own, which this one cannot track"))
     }
 }
@@ -104,10 +109,11 @@ impl Screen for View {
 /// Ignore rules that are not in the tree.
 fn excludes(spec: &GitSpec) -> Result<Excludes> {
     let repository = &spec.repository;
+    let settings = FileSettings::of(repository)?;
     Ok(Excludes {
         repository: std::fs::read(repository.common_dir.join("info/exclude")).unwrap_or_default(),
-        user: private::user_excludes(repository)?,
-        ignore_case: repository.setting("core.ignoreCase")?.as_deref() == Some("true"),
+        user: settings.excludes,
+        ignore_case: settings.ignore_case,
     })
 }
 
@@ -168,8 +174,8 @@ pub struct WorkTree<'a> {
     pub root: &'a Root,
     /// Of which repository.
     pub spec: &'a GitSpec,
-    /// For what git has to convert.
-    pub ledger: &'a Ledger,
+    /// The workspace's own directory, for what git has to convert.
+    pub home: &'a Path,
 }
 
 impl WorkTree<'_> {
@@ -201,17 +207,57 @@ impl WorkTree<'_> {
     /// Whether the file is that object once its line ends are git's.
     fn converts_to(&self, path: &RelPath, oid: &Oid) -> Result<bool> {
         let Some(content) = self.read(path)? else { return Ok(false) };
-        let rules = attributes::rules_of(self.ledger, &self.spec.repository, self.root.path(), path)?;
-        if !rules.converts {
+        let conversions = Conversions::of(self.spec, self.home)?;
+        let attributes = conversions.within(self.root);
+        let rules = attributes.of(std::slice::from_ref(path))?;
+        if !rules.get(path).is_some_and(|rules| rules.change(&content)) {
             return Ok(false);
         }
-        let blob = attributes::blob_content(self.ledger, &self.spec.repository, self.root.path(), path, content)?;
-        Ok(self.spec.repository.format.blob(&blob) == *oid)
+        let stored = attributes.stored(path, &content, Some(oid))?;
+        Ok(self.spec.repository.format.blob(&stored) == *oid)
+    }
+}
+
+/// How files become blobs, filters aside.
+pub struct Conversions {
+    settings: FileSettings,
+    repository: Vec<u8>,
+    work: PathBuf,
+    objects: PathBuf,
+    format: ObjectFormat,
+}
+
+impl Conversions {
+    /// As the user and his repository want it.
+    pub fn of(spec: &GitSpec, home: &Path) -> Result<Self> {
+        Ok(Self {
+            settings: FileSettings::of(&spec.repository)?,
+            repository: attributes::of_repository(&spec.repository.common_dir)?,
+            work: place(home),
+            objects: spec.repository.objects(),
+            format: spec.repository.format,
+        })
+    }
+
+    /// For the files of `tree`.
+    pub fn within<'a>(&'a self, tree: &'a Root) -> Attributes<'a> {
+        Attributes {
+            tree,
+            work: &self.work,
+            objects: &self.objects,
+            format: self.format,
+            repository: &self.repository,
+            user: &self.settings.attributes,
+            autocrlf: self.settings.autocrlf.as_deref(),
+            eol: self.settings.eol.as_deref(),
+        }
     }
 }
 
 /// What the repository knows of what the engine finds moved.
 pub struct Memory {
+    /// The workspace's own directory.
+    pub home: PathBuf,
     /// The workspace.
     pub spec: GitSpec,
     /// Its ledger.
@@ -229,7 +275,7 @@ impl History for Memory {
         }
         let facts = Facts::of(&self.spec, &self.ledger, self.tip.as_ref(), std::slice::from_ref(path))?;
         let root = Root::open(&self.spec.repository.work_tree)?;
-        let work = WorkTree { root: &root, spec: &self.spec, ledger: &self.ledger };
+        let work = WorkTree { root: &root, spec: &self.spec, home: &self.home };
         Ok(facts.in_the_way(&work, path)?.is_none())
     }
 

@@ -91,6 +91,7 @@ impl Sequel {
         spec.base.clone_from(&plan.base_after);
         spec.store(home)?;
         plan.keep(home)?;
+        incoming::discard(&spec.ledger(home)?)?;
         Plan::forget(home)
     }
 
@@ -106,6 +107,7 @@ impl Sequel {
             refs::sync(&spec.repository, &moves.name)?;
         }
         Plan { moves, ..plan.clone() }.keep(home)?;
+        incoming::discard(&spec.ledger(home)?)?;
         Plan::forget(home)
     }
 }

@@ -1,0 +1,223 @@
+//! From what the engine has staged to the changes of a git commit.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+
+use rustix::fs::OFlags;
+use sandboxer_core::model::{Conflict, DiffEntry, DiffKind, Node, NodeType, OnConflict, RelPath};
+use sandboxer_core::{Error, Result};
+use sandboxer_fs::commit::{Journal, LABELS, Step};
+use sandboxer_fs::content::read_all;
+use sandboxer_fs::merge;
+use sandboxer_fs::patch;
+use sandboxer_fs::root::{Root, stamp_of_fd};
+use sandboxer_git::attributes::{Attributes, Rules, is_lfs_pointer};
+use sandboxer_git::import::{Content, FileChange};
+use sandboxer_git::objects;
+
+use super::knowledge::{FILE, Facts, LINK, Memory, PROGRAM, WorkTree};
+
+/// Files up to this are held in memory, to see whether they have to be converted.
+const HELD: u64 = 64 << 20;
+
+/// What changes are made from.
+pub struct Source<'a> {
+    /// What is staged.
+    pub journal: &'a Journal,
+    /// What git knows of the base and the tip.
+    pub memory: &'a Memory,
+    /// What git knows of the paths.
+    pub facts: &'a Facts,
+    /// The user's files; none where they are not touched.
+    pub work: Option<WorkTree<'a>>,
+    /// How files become blobs.
+    pub attributes: Attributes<'a>,
+    /// What to do where the user's work is in the way.
+    pub on_conflict: OnConflict,
+}
+
+/// The paths that a commit is about.
+pub fn paths_of(entries: &[DiffEntry]) -> Vec<RelPath> {
+    let all = entries.iter().flat_map(|entry| entry.from.iter().chain([&entry.path]));
+    all.cloned().collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+}
+
+/// Whether git has a name for what is there.
+fn is_kept(node: &Option<Node>) -> bool {
+    node.as_ref().is_some_and(|node| matches!(node.node_type, NodeType::File | NodeType::Symlink))
+}
+
+impl Source<'_> {
+    /// What a commit of it changes. All that is in the way is told at once.
+    pub fn changes(&self) -> Result<Vec<FileChange>> {
+        let staged = self.staged();
+        let rules = self.attributes.of(&self.put_paths())?;
+        self.refuse_filtered(&rules, &staged)?;
+        let (mut changes, mut conflicts) = (Vec::new(), Vec::new());
+        for entry in &self.journal.entries {
+            match self.in_the_way(entry)? {
+                Some(conflict) if self.on_conflict == OnConflict::Fail => conflicts.push(conflict),
+                found => match self.change(entry, &staged, &rules, found.is_some())? {
+                    Ok(more) => changes.extend(more),
+                    Err(conflict) => conflicts.push(conflict),
+                },
+            }
+        }
+        if conflicts.is_empty() { Ok(changes) } else { Err(Error::Conflict { conflicts }) }
+    }
+
+    fn staged(&self) -> BTreeMap<&RelPath, &str> {
+        let placed = |step: &'_ Step| match step {
+            Step::Place { path, staged, .. } => Some((path, staged.as_str())),
+            _ => None,
+        };
+        self.journal.steps.iter().filter_map(placed).collect()
+    }
+
+    fn put_paths(&self) -> Vec<RelPath> {
+        let files = |entry: &&DiffEntry| {
+            entry.new.as_ref().is_some_and(|node| node.node_type == NodeType::File)
+        };
+        self.journal.entries.iter().filter(files).map(|entry| entry.path.clone()).collect()
+    }
+
+    /// Uncommitted work of the user's where the commit wants to write. What git does not keep is the engine's affair alone.
+    fn in_the_way(&self, entry: &DiffEntry) -> Result<Option<Conflict>> {
+        let Some(work) = &self.work else { return Ok(None) };
+        if !is_kept(&entry.old) && !is_kept(&entry.new) {
+            return Ok(None);
+        }
+        for path in entry.from.iter().chain([&entry.path]) {
+            if let Some(reason) = self.facts.in_the_way(work, path)? {
+                return Ok(Some(Conflict::new(path.clone(), reason)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What becomes of one entry.
+    fn change(
+        &self,
+        entry: &DiffEntry,
+        staged: &BTreeMap<&RelPath, &str>,
+        rules: &BTreeMap<RelPath, Rules>,
+        is_over_work: bool,
+    ) -> Result<Result<Vec<FileChange>, Conflict>> {
+        let mut changes = Vec::new();
+        changes.extend(entry.from.clone().map(FileChange::Remove));
+        let Some(node) = entry.new.as_ref().filter(|_| is_kept(&entry.new)) else {
+            if is_kept(&entry.old) {
+                changes.push(FileChange::Remove(entry.path.clone()));
+            }
+            return Ok(Ok(changes));
+        };
+        let mode = mode_of(node);
+        if entry.kind == DiffKind::Metadata && !staged.contains_key(&entry.path) {
+            let before = self.facts.tip.get(&entry.path).filter(|before| before.mode != mode);
+            changes.extend(before.map(|before| FileChange::Put {
+                path: entry.path.clone(),
+                mode,
+                content: Content::Blob(before.oid.clone()),
+            }));
+            return Ok(Ok(changes));
+        }
+        let mut content = self.content(entry, node, staged, rules.get(&entry.path))?;
+        if is_over_work && self.merges() {
+            content = match self.apart(entry, content)? {
+                Ok(content) => content,
+                Err(conflict) => return Ok(Err(conflict)),
+            };
+        }
+        changes.push(FileChange::Put { path: entry.path.clone(), mode, content });
+        Ok(Ok(changes))
+    }
+
+    fn merges(&self) -> bool {
+        matches!(self.on_conflict, OnConflict::Merge | OnConflict::Mark)
+    }
+
+    /// The sandbox's change without the user's uncommitted one, which stays uncommitted.
+    fn apart(&self, entry: &DiffEntry, content: Content) -> Result<Result<Content, Conflict>> {
+        let path = &entry.path;
+        let stuck = |why: &str| Ok(Err(Conflict::new(path.clone(), why)));
+        let (Some(tip), Content::Bytes(theirs)) = (self.facts.tip.get(path), content) else {
+            return stuck("not committed in the checkout, and cannot be told apart from what the sandbox did");
+        };
+        let ours = objects::read_blobs(&self.memory.ledger, std::slice::from_ref(&tip.oid))?.pop();
+        // What is staged is the user's file with the sandbox's change in it: from there to the tip is the user's own change.
+        let base = self.work.as_ref().map_or(Ok(None), |work| work.read(path))?;
+        let (Some(ours), Some(base)) = (ours, base) else { return stuck("not committed in the checkout") };
+        if [&base, &ours, &theirs].iter().any(|text| patch::is_binary(text)) {
+            return stuck("not committed in the checkout, and binary files cannot be merged");
+        }
+        let merged = merge::merge(&base, &ours, &theirs, &LABELS);
+        if merged.conflicts.is_empty() {
+            return Ok(Ok(Content::Bytes(merged.content)));
+        }
+        let reason = "changed in the checkout and not committed; the sandbox changed the same lines";
+        Ok(Err(Conflict { hunks: merged.conflicts, ..Conflict::new(path.clone(), reason) }))
+    }
+
+    /// What the blob holds.
+    fn content(
+        &self,
+        entry: &DiffEntry,
+        node: &Node,
+        staged: &BTreeMap<&RelPath, &str>,
+        rules: Option<&Rules>,
+    ) -> Result<Content> {
+        let missing = || Error::corrupt(&self.journal.stage, format!("{} is not staged", entry.path));
+        let name = staged.get(&entry.path).ok_or_else(missing)?;
+        let stage = Root::open(&self.journal.stage)?.as_dir()?;
+        if node.node_type == NodeType::Symlink {
+            return stage.read_link(name.as_bytes()).map(Content::Bytes);
+        }
+        let fd = stage.open(name.as_bytes(), OFlags::RDONLY, 0, "open")?;
+        let failed = |e: std::io::Error| Error::io("read", stage.shown(name.as_bytes()), e);
+        let size = stamp_of_fd(&fd).map_err(|e| failed(e.into()))?.size;
+        if size > HELD {
+            return Ok(Content::File(File::from(fd), size));
+        }
+        let bytes = read_all(fd, size).map_err(failed)?;
+        if !rules.is_some_and(|rules| rules.change(&bytes)) {
+            return Ok(Content::Bytes(bytes));
+        }
+        let before = self.facts.tip.get(&entry.path).filter(|e| matches!(e.mode, FILE | PROGRAM));
+        self.attributes.stored(&entry.path, &bytes, before.map(|e| &e.oid)).map(Content::Bytes)
+    }
+
+    /// A filter would have to run to tell what git keeps of a file. Pointers are what one has made already.
+    fn refuse_filtered(
+        &self,
+        rules: &BTreeMap<RelPath, Rules>,
+        staged: &BTreeMap<&RelPath, &str>,
+    ) -> Result<()> {
+        let mut entries = Vec::new();
+        for entry in &self.journal.entries {
+            let filter = rules.get(&entry.path).and_then(|rules| rules.filter.as_ref());
+            let (Some(filter), Some(node)) = (filter, &entry.new) else { continue };
+            if !staged.contains_key(&entry.path) {
+                continue;
+            }
+            let is_pointer = matches!(
+                self.content(entry, node, staged, None)?,
+                Content::Bytes(bytes) if is_lfs_pointer(&bytes)
+            );
+            if !is_pointer {
+                let reason =
+                    format!("it goes through the filter {filter:?}, which is not run on what an agent wrote; copy and `git add` it by hand");
+                entries.push((entry.path.clone(), reason));
+            }
+        }
+        if entries.is_empty() { Ok(()) } else { Err(Error::Uncommittable { entries }) }
+    }
+}
+
+/// As git knows modes.
+fn mode_of(node: &Node) -> u32 {
+    match node.node_type {
+        NodeType::Symlink => LINK,
+        _ if node.mode & 0o100 != 0 => PROGRAM,
+        _ => FILE,
+    }
+}

@@ -1,0 +1,137 @@
+//! The private repository with checkpoints, rollbacks and parking.
+//!
+//! In an overlay it is part of the layers, and goes where they go. In a copy it is left out of the tree that is compared, so it is kept beside.
+
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::contract::{CancelFlag, SandboxStrategy};
+use sandboxer_core::model::{CheckpointId, Part, SandboxRef};
+use sandboxer_core::{Error, Result};
+use sandboxer_fs::overlay::layer::{Layer, Marks};
+use sandboxer_fs::overlay::transfer::copy_layer;
+use sandboxer_fs::remove_tree;
+use sandboxer_fs::root::Root;
+use sandboxer_git::private::{self, Advance};
+
+use super::committing::index_between;
+use super::making::tree_of;
+use super::spec::{GitSpec, Plan, place};
+use super::{GitWorktree, PRIVATE};
+use crate::copies::home_of;
+use crate::overlay::is_overlay;
+
+/// The private repository of a copy.
+fn private_of(home: &Path) -> PathBuf {
+    home.join("tree").join(PRIVATE)
+}
+
+fn kept(home: &Path, name: &str) -> PathBuf {
+    place(home).join("kept").join(name)
+}
+
+/// Keeps it with the checkpoint `id`.
+pub fn keep(home: &Path, id: &CheckpointId) -> Result<()> {
+    if is_overlay(home) {
+        return Ok(());
+    }
+    copy(&private_of(home), &kept(home, id.as_str()))
+}
+
+/// Brings back what was kept with `id`.
+pub fn bring_back(home: &Path, id: &CheckpointId) -> Result<()> {
+    if is_overlay(home) {
+        return Ok(());
+    }
+    copy(&kept(home, id.as_str()), &private_of(home))
+}
+
+/// Puts a copy of `from` in the place of `to`, whatever is there.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let fresh = to.with_extension("new");
+    if let Some(parent) = fresh.parent() {
+        std::fs::create_dir_all(parent).map_err(|e| Error::io("create directory", parent, e))?;
+    }
+    remove_tree(&fresh)?;
+    // What the agent made of it may be no directory at all any more.
+    if from.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+        std::fs::create_dir(&fresh).map_err(|e| Error::io("create directory", &fresh, e))?;
+        copy_layer(&Layer::open(from, Marks::User)?, &fresh, &CancelFlag::default())?;
+    }
+    remove_tree(to)?;
+    match std::fs::rename(&fresh, to) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("rename into place", to, e)),
+        _ => Ok(()),
+    }
+}
+
+/// What goes with a part of the workspace.
+pub fn clean_up(home: &Path, part: &Part) -> Result<()> {
+    match part {
+        Part::Undo(operation) => Plan::forget_kept(home, operation),
+        Part::Checkpoint(id) => remove_tree(&kept(home, id.as_str())),
+        Part::Unchanged => park(home),
+    }
+}
+
+/// The tree of a copy is made anew when it is taken up again.
+fn park(home: &Path) -> Result<()> {
+    let (from, to) = (private_of(home), kept(home, "parked"));
+    if is_overlay(home) || from.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    if let Some(parent) = to.parent() {
+        std::fs::create_dir_all(parent).map_err(|e| Error::io("create directory", parent, e))?;
+    }
+    remove_tree(&to)?;
+    std::fs::rename(&from, &to).map_err(|e| Error::io("put away", from, e))
+}
+
+/// Takes it up again.
+pub fn unpark(home: &Path) -> Result<()> {
+    let (from, to) = (kept(home, "parked"), private_of(home));
+    if is_overlay(home) || from.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    remove_tree(&to)?;
+    std::fs::rename(&from, &to).map_err(|e| Error::io("take up", to, e))
+}
+
+impl GitWorktree {
+    /// After a rollback: the repository as it was made, on what the base is now.
+    pub(super) fn reset_private(&self, sandbox: &SandboxRef) -> Result<()> {
+        let home = home_of(sandbox)?;
+        let spec = GitSpec::load(&home)?;
+        if !is_overlay(&home) {
+            copy(&kept(&home, "seed"), &private_of(&home))?;
+        }
+        let tree = Root::open(tree_of(sandbox)?)?;
+        let state = private::read(&tree, spec.repository.format)?;
+        let (Some(base), Some(state)) = (&spec.base, state) else { return Ok(()) };
+        if state.commit.as_ref() == Some(base) {
+            return Ok(());
+        }
+        let job = Advance {
+            work: &place(&home),
+            objects: &spec.repository.objects(),
+            format: spec.repository.format,
+            from: state.commit.as_ref(),
+            to: base,
+            edits: &index_between(&spec.ledger(&home)?, state.commit.as_ref(), base)?,
+        };
+        private::advance(&tree, &job).map(drop)
+    }
+
+    /// Keeps a copy's private repository as it was made.
+    pub(super) fn keep_seed(&self, home: &Path) -> Result<()> {
+        if is_overlay(home) { Ok(()) } else { copy(&private_of(home), &kept(home, "seed")) }
+    }
+
+    /// Everything goes: what a commit under way holds in the user's repository first.
+    pub(super) fn clean_up_all(&self, sandbox: &SandboxRef, home: &Path) -> Result<()> {
+        if home.exists() {
+            self.end_commit(sandbox, home)?;
+        }
+        drop(self.phases.let_go(home));
+        self.files.cleanup(sandbox)
+    }
+}
