@@ -5,8 +5,10 @@
 //! crash is known to be ours, or somebody else's, by its inode, and the one who finds it can finish or give up.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -15,6 +17,7 @@ use sandboxer_core::{Error, Result};
 use sandboxer_fs::durable::sync_dir;
 use serde::{Deserialize, Serialize};
 
+use crate::git::Git;
 use crate::import::refuse_git_dir;
 use crate::oid::{ObjectFormat, Oid};
 use crate::repository::Repository;
@@ -169,7 +172,7 @@ impl NewIndex {
     }
 
     fn edit(&self, repo: &Repository, input: &[u8]) -> Result<()> {
-        let git = repo.git().env("GIT_INDEX_FILE", &self.temporary);
+        let git = without_filters(repo)?.env("GIT_INDEX_FILE", &self.temporary);
         git.args(["update-index", "--replace", "-z", "--index-info"]).feed(input)?;
         let step = |e| Error::io("flush", &self.temporary, e);
         let file = match File::open(&self.temporary) {
@@ -233,6 +236,22 @@ impl NewIndex {
         remove(Path::new(&of_git))?;
         remove(&self.temporary)
     }
+}
+
+/// A call that runs no filter: where an index is written, git looks again at files that were changed as the old one was written, and would
+/// put them through their filters. Without them such a file is at worst looked at once more by the next git.
+fn without_filters(repo: &Repository) -> Result<Git> {
+    // What newer gits understand; it says nothing of the attributes that are kept in the git directory.
+    let mut git = repo.git().env("GIT_ATTR_SOURCE", empty_tree(repo.format));
+    let asked = repo.git().args(["config", "-z", "--name-only", "--get-regexp", r"^filter\."]);
+    let told = asked.output_unless_no()?.unwrap_or_default();
+    let keys = told.split(|b| *b == 0).filter_map(|key| Some(&key[..key.iter().rposition(|b| *b == b'.')?]));
+    for filter in keys.collect::<BTreeSet<_>>() {
+        for setting in [&b".clean="[..], b".process=", b".required=false"] {
+            git = git.set(OsStr::from_bytes(&[filter, setting].concat()));
+        }
+    }
+    Ok(git)
 }
 
 /// The edits in the words of `update-index --index-info`: removals first, so that a directory can take the place of a file.

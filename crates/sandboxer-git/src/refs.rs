@@ -241,7 +241,7 @@ pub fn sync(repo: &Repository, name: &str) -> Result<()> {
 /// Flushes the directories from the one that has `file` up to `home`; one that is not there has nothing to lose.
 fn flush_dirs(home: &Path, file: &Path) -> Result<()> {
     for dir in file.ancestors().skip(1).take_while(|dir| dir.starts_with(home)) {
-        if dir.exists() {
+        if dir.is_dir() {
             sync_dir(dir)?;
         }
     }
@@ -264,7 +264,8 @@ fn flush_tables(dir: &Path) -> Result<()> {
 fn flush(path: &Path) -> Result<()> {
     match File::open(path) {
         Ok(file) => file.sync_all().map_err(|e| Error::io("flush", path, e)),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        // Packed, or in tables: then the directory of branches is a file that nobody reads.
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
         Err(e) => Err(Error::io("open", path, e)),
     }
 }
