@@ -11,6 +11,7 @@ use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sandboxer_core::model::RelPath;
 use sandboxer_core::{Error, Result};
@@ -27,6 +28,9 @@ const ASKED_ONE_BY_ONE: usize = 64;
 
 /// How often an index is copied again because git has changed it in between.
 const ATTEMPTS: usize = 5;
+
+/// How often, and how long each time, somebody else's lock is waited for: a git that only looks is done by then.
+const WAITS: (usize, Duration) = (20, Duration::from_millis(50));
 
 /// What an index has at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -191,6 +195,16 @@ impl NewIndex {
     }
 
     fn take_lock(&self) -> Result<()> {
+        for _ in 0..WAITS.0 {
+            match self.try_lock() {
+                Err(Error::Busy { .. }) => std::thread::sleep(WAITS.1),
+                taken => return taken,
+            }
+        }
+        self.try_lock()
+    }
+
+    fn try_lock(&self) -> Result<()> {
         match std::fs::hard_link(&self.temporary, &self.lock) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(Error::Busy {
                 path: self.lock.clone(),

@@ -291,10 +291,8 @@ fn no_filter_runs_over_files_that_git_looks_at_again() {
         let filter = format!(": > '{}'; cat", marker.display());
         checkout.write(attributes, "* filter=planted.one\n");
         checkout.commit_all("attributes");
-        for (key, value) in [("clean", filter.as_str()), ("process", "false"), ("required", "true")] {
-            checkout.git(["config", &format!("filter.planted.one.{key}"), value]);
-        }
-        checkout.git(["config", "--unset", "filter.planted.one.process"]);
+        checkout.git(["config", "filter.planted.one.clean", &filter]);
+        checkout.git(["config", "filter.planted.one.required", "true"]);
         let repo = checkout.repository();
         let blob = checkout.oid("HEAD:a");
         let racy = || {

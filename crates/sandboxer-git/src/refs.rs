@@ -8,15 +8,20 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout};
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use sandboxer_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 use sandboxer_fs::durable::sync_dir;
 
-use crate::git::{Git, Place};
+use crate::git::{Git, Place, Version};
 use crate::ledger::Ledger;
 use crate::oid::Oid;
 use crate::repository::Repository;
+
+/// How often, and how long each time, a git that does not say whether it is ready is looked at.
+const WAITS: (usize, Duration) = (5000, Duration::from_millis(2));
 
 /// A reference on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,14 +49,18 @@ impl HeldRef {
     ///
     /// [`Error::Refused`] says that one was moved, [`Error::Busy`] that somebody else holds the lock of one.
     pub fn prepare(repo: &Repository, ledger: &Ledger, moves: &[Move]) -> Result<Self> {
-        Self::start(repo, Some(ledger), moves)
+        Self::start(repo, Some(ledger), moves, answers_at_once())
     }
 
-    fn start(repo: &Repository, ledger: Option<&Ledger>, moves: &[Move]) -> Result<Self> {
+    fn start(repo: &Repository, ledger: Option<&Ledger>, moves: &[Move], answers: bool) -> Result<Self> {
         refuse_attached_head(repo, moves)?;
         let mut held = Self::spawn(repo, ledger, moves)?;
         let input = transaction(repo, moves);
-        if !(held.say(&input) && held.hear("start: ok") && held.hear("prepare: ok")) {
+        let ready = |held: &mut Self| match answers {
+            true => held.hear("start: ok") && held.hear("prepare: ok"),
+            false => held.locks_are_written(repo, moves),
+        };
+        if !(held.say(&input) && ready(&mut held)) {
             let said = held.last_words();
             drop(held);
             return Err(why_not(repo, moves, &said));
@@ -85,7 +94,11 @@ impl HeldRef {
 
     /// Moves the references.
     pub fn commit(mut self) -> Result<()> {
-        if self.say(b"commit\0") && self.hear("commit: ok") {
+        let said = self.say(b"commit\0");
+        drop(self.child.stdin.take());
+        let mut heard = String::new();
+        let _ = self.from.read_to_string(&mut heard);
+        if said && heard.lines().any(|line| line == "commit: ok") {
             return Ok(());
         }
         let said = self.last_words();
@@ -105,6 +118,20 @@ impl HeldRef {
         self.from.read_line(&mut line).is_ok() && line.trim_end() == expected
     }
 
+    /// Waits until every lock has the new value in it, which git writes when it has made sure of the old one.
+    fn locks_are_written(&mut self, repo: &Repository, moves: &[Move]) -> bool {
+        for _ in 0..WAITS.0 {
+            if moves.iter().all(|one| lock_says(repo, one)) {
+                return true;
+            }
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return false;
+            }
+            std::thread::sleep(WAITS.1);
+        }
+        false
+    }
+
     /// What a git that has failed said.
     fn last_words(&mut self) -> String {
         drop(self.child.stdin.take());
@@ -122,6 +149,20 @@ impl Drop for HeldRef {
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
+}
+
+/// Whether git says at once that it is ready. Before 2.34 it says so only when it ends.
+fn answers_at_once() -> bool {
+    static ANSWERS: OnceLock<bool> = OnceLock::new();
+    let asked = || crate::git::version().is_ok_and(|found| found >= Version { major: 2, minor: 34 });
+    *ANSWERS.get_or_init(asked)
+}
+
+/// Whether the lock of a reference has its new value in it.
+fn lock_says(repo: &Repository, one: &Move) -> bool {
+    let home = if one.name == "HEAD" { &repo.git_dir } else { &repo.common_dir };
+    let lock = home.join(format!("{}.lock", one.name));
+    std::fs::read(lock).is_ok_and(|text| text.trim_ascii_end() == one.new.as_str().as_bytes())
 }
 
 /// All up to the point where git waits.
@@ -202,7 +243,8 @@ pub fn move_now(repo: &Repository, one: &Move) -> Result<Moved> {
     if let Some(ended) = where_now(repo, one)? {
         return Ok(ended);
     }
-    let tried = HeldRef::start(repo, None, std::slice::from_ref(one)).and_then(HeldRef::commit);
+    let tried =
+        HeldRef::start(repo, None, std::slice::from_ref(one), answers_at_once()).and_then(HeldRef::commit);
     match tried {
         Ok(()) => Ok(Moved::Done),
         Err(error) => where_now(repo, one)?.ok_or(error),

@@ -177,6 +177,29 @@ fn moved_and_locked_are_told_apart() {
 }
 
 #[test]
+fn a_git_that_keeps_its_answers_to_itself_is_understood() {
+    let checkout = Checkout::new(ObjectFormat::Sha1);
+    let (repo, ledger, old) = (checkout.repository(), checkout.ledger(), checkout.oid("HEAD"));
+    let new = made(&ledger, std::slice::from_ref(&old));
+    let start = |moves: &[Move]| HeldRef::start(&repo, Some(&ledger), moves, false);
+    let error = start(&[to(MAIN, Some(&new), &old)]).err().unwrap();
+    assert!(matches!(error, Error::Refused { .. }), "{error:?}");
+    let lock = repo.common_dir.join("refs/heads/main.lock");
+    std::fs::write(&lock, "").unwrap();
+    let error = start(&[to(MAIN, Some(&old), &new)]).err().unwrap();
+    assert!(matches!(error, Error::Busy { .. }), "{error:?}");
+    std::fs::remove_file(&lock).unwrap();
+    drop(start(&[to(MAIN, Some(&old), &new)]).unwrap());
+    assert_eq!(repo.branch_tip(MAIN).unwrap(), Some(old.clone()));
+    let held = start(&[to(MAIN, Some(&old), &new), to("refs/heads/x", None, &new)]).unwrap();
+    deliver(&ledger).unwrap();
+    held.commit().unwrap();
+    assert_eq!(repo.branch_tip(MAIN).unwrap(), Some(new.clone()));
+    assert_eq!(repo.branch_tip("refs/heads/x").unwrap(), Some(new));
+    assert!(locks(&repo).is_empty());
+}
+
+#[test]
 fn what_was_decided_is_moved_once_and_only_from_where_it_was() {
     let checkout = Checkout::new(ObjectFormat::Sha1);
     let (repo, ledger, old) = (checkout.repository(), checkout.ledger(), checkout.oid("HEAD"));
