@@ -12,7 +12,7 @@ use sandboxer_core::model::RelPath;
 use sandboxer_core::{Error, Result};
 
 use crate::ledger::{Ledger, c_quoted};
-use crate::objects::DIRECTORY;
+use crate::objects::{DIRECTORY, LINK};
 use crate::oid::Oid;
 
 /// The branch that git wants a commit to be on; it is gone when the commit is made.
@@ -126,7 +126,7 @@ impl Plan {
         let mut puts = Vec::new();
         for change in changes {
             match change {
-                FileChange::Remove(path) => plan.command("D", &path)?,
+                FileChange::Remove(path) => plan.command("D", &path),
                 FileChange::Put { path, mode, content } => puts.push((path, mode, content)),
             }
         }
@@ -138,6 +138,7 @@ impl Plan {
     }
 
     fn put(&mut self, path: RelPath, mode: u32, content: Content) -> Result<()> {
+        refuse_unsafe(&path, mode)?;
         self.bytes += match &content {
             Content::Bytes(bytes) => bytes.len() as u64,
             Content::File(_, size) => *size,
@@ -151,26 +152,38 @@ impl Plan {
             }
         };
         let shown = object.as_ref().map_or_else(|mark| format!(":{mark}"), Oid::to_string);
-        self.command(&format!("M {mode:06o} {shown}"), &path)?;
+        self.command(&format!("M {mode:06o} {shown}"), &path);
         self.known.insert(path, (mode, object));
         Ok(())
     }
 
-    fn command(&mut self, words: &str, path: &RelPath) -> Result<()> {
-        refuse_git_dir(path)?;
+    fn command(&mut self, words: &str, path: &RelPath) {
         self.commands.extend(words.bytes().chain([b' ']));
         self.commands.extend(c_quoted(path.as_path()));
         self.commands.push(b'\n');
-        Ok(())
     }
 }
 
-/// A tree with a `.git` in it makes a repository of whatever checks it out; `fast-import` would take it.
-pub(crate) fn refuse_git_dir(path: &RelPath) -> Result<()> {
-    if path.components().any(|name| name.eq_ignore_ascii_case(b".git")) {
-        return Err(Error::refused(format!("{path} has a component that git keeps to itself")));
-    }
-    Ok(())
+/// Refuses what no checkout of git's takes: a tree with a `.git` in it would make a repository of whatever checks it out, and a link
+/// called `.gitmodules` leads it elsewhere. `fast-import` would take both.
+pub(crate) fn refuse_unsafe(path: &RelPath, mode: u32) -> Result<()> {
+    let reason = if path.components().any(is_git_dir) {
+        "has a component that git keeps to itself"
+    } else if mode == LINK && path.name().eq_ignore_ascii_case(b".gitmodules") {
+        "must not be a link"
+    } else {
+        return Ok(());
+    };
+    Err(Error::refused(format!("{path} {reason}")))
+}
+
+/// Whether a name is `.git` on some filesystem: letters of either case, the short name, and what Windows cuts off.
+fn is_git_dir(name: &[u8]) -> bool {
+    name.split(|b| *b == b'\\').any(|part| {
+        let part = part.split(|b| *b == b':').next().unwrap_or_default();
+        let kept = part.iter().rposition(|b| !matches!(b, b' ' | b'.')).map_or(0, |last| last + 1);
+        [&b".git"[..], b"git~1"].iter().any(|taken| part[..kept].eq_ignore_ascii_case(taken))
+    })
 }
 
 /// All of the commit before its changes.

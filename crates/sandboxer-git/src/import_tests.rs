@@ -168,9 +168,16 @@ fn a_file_that_has_become_shorter_makes_no_commit() {
 fn nothing_gets_into_a_git_directory_or_out_of_a_line() {
     let checkout = Checkout::new(ObjectFormat::Sha1);
     let ledger = checkout.ledger();
-    for bad in [".git/hooks/x", "d/.GIT", ".git"] {
-        assert!(matches!(commit(&ledger, new(&[], vec![put(bad, "")])), Err(Error::Refused { .. })), "{bad}");
+    let link =
+        |path: &str| FileChange::Put { path: rel(path), mode: LINK, content: Content::Bytes(b"x".to_vec()) };
+    let bad = [".git/hooks/x", "d/.GIT", ".git", "GIT~1/x", ".git. .", ".git::$DATA", "x\\.git"]
+        .map(|path| put(path, ""));
+    for (place, bad) in bad.into_iter().chain([link("d/.gitModules")]).enumerate() {
+        assert!(matches!(commit(&ledger, new(&[], vec![bad])), Err(Error::Refused { .. })), "{place}");
     }
+    let fine = [".gitx", ".gi", "git", ".gitignore", ".gitmodules", ". .", "..git"].map(|path| put(path, ""));
+    commit(&ledger, new(&[], fine.into_iter().chain([link("gitmodules")]).collect())).unwrap();
+    discard(&ledger).unwrap();
     let mut hostile = new(&[], vec![put("x", "")]);
     hostile.author = "Eve\nfrom 0 <eve<>\0@example.org>\ndone";
     hostile.committer = "nobody";

@@ -19,7 +19,7 @@ use sandboxer_fs::durable::sync_dir;
 use serde::{Deserialize, Serialize};
 
 use crate::git::Git;
-use crate::import::refuse_git_dir;
+use crate::import::refuse_unsafe;
 use crate::oid::{ObjectFormat, Oid};
 use crate::repository::Repository;
 
@@ -272,8 +272,8 @@ fn without_filters(repo: &Repository) -> Result<Git> {
 fn index_info(format: ObjectFormat, edits: &[IndexEdit]) -> Result<Vec<u8>> {
     let mut rows = (Vec::new(), Vec::new());
     for edit in edits {
-        // Git would leave it out without a word.
-        refuse_git_dir(&edit.path)?;
+        // Git would leave it out without a word that counts.
+        edit.entry.as_ref().map_or(Ok(()), |(mode, _)| refuse_unsafe(&edit.path, *mode))?;
         let (to, head) = match &edit.entry {
             None => (&mut rows.0, format!("0 {}\t", format.zero())),
             Some((mode, oid)) => (&mut rows.1, format!("{mode:06o} {oid} 0\t")),

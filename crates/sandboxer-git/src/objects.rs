@@ -18,6 +18,9 @@ use crate::oid::{ObjectFormat, Oid};
 /// The mode of a directory in a tree.
 pub const DIRECTORY: u32 = 0o040000;
 
+/// The mode of a symbolic link in a tree.
+pub const LINK: u32 = 0o120000;
+
 /// What a tree has under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeEntry {
