@@ -2,8 +2,11 @@
 
 use std::ffi::OsStr;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use sandboxer_core::{Error, Result};
 
@@ -106,9 +109,25 @@ pub struct Git {
     about: PathBuf,
 }
 
+/// The git of the search path. Only what is absolute in it counts: calls are made from directories that others write to, where a
+/// relative one would lead to a program of theirs.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| find_program(&std::env::var_os("PATH").unwrap_or_default()))
+}
+
+/// Where there is none, what is returned is not found either.
+fn find_program(search: &OsStr) -> PathBuf {
+    let runs = |path: &PathBuf| {
+        std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    let mut places = std::env::split_paths(search).filter(|dir| dir.is_absolute()).map(|dir| dir.join("git"));
+    places.find(runs).unwrap_or_else(|| PathBuf::from("/nonexistent/git"))
+}
+
 /// Git without anything that the caller's environment would tell it.
 fn base() -> Command {
-    let mut command = Command::new("git");
+    let mut command = Command::new(program());
     let ours = |name: &OsStr| name.to_string_lossy().starts_with("GIT_");
     for (name, _) in std::env::vars_os().filter(|(name, _)| ours(name)) {
         command.env_remove(name);
@@ -227,8 +246,10 @@ impl Git {
         }
     }
 
-    /// Starts it with pipes to and from it, and one for what it says as an error, which has to be short.
+    /// Starts it with pipes to and from it, and one for what it says as an error, which has to be short. An interrupt from the terminal
+    /// does not reach it: it ends when its input does.
     pub fn talk_aloud(mut self) -> Result<Child> {
+        self.command.process_group(0);
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         self.command.spawn().map_err(|e| self.not_started(e))
     }
@@ -269,6 +290,23 @@ mod tests {
         assert!(version > OLDEST && Version::parse("git version 2.29.rc1").unwrap() < OLDEST);
         assert_eq!(Version::parse("git version 2.39.5 (Apple Git-154)").unwrap().to_string(), "2.39");
         assert!(Version::parse("hello").is_none());
+    }
+
+    #[test]
+    fn only_absolute_places_are_searched_for_git() {
+        let dir = tempfile::tempdir().unwrap();
+        let (plain, good) = (dir.path().join("plain"), dir.path().join("good"));
+        for (place, mode) in [(&plain, 0o644), (&good, 0o755)] {
+            std::fs::create_dir(place).unwrap();
+            std::fs::write(place.join("git"), "").unwrap();
+            std::fs::set_permissions(place.join("git"), std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let search = |places: &[&Path]| find_program(&std::env::join_paths(places).unwrap());
+        assert_eq!(search(&[Path::new(""), Path::new("."), &plain, &good]), good.join("git"));
+        let up = "../".repeat(40) + good.strip_prefix("/").unwrap().to_str().unwrap();
+        assert!(Path::new(&up).join("git").exists());
+        assert_eq!(search(&[Path::new(&up), &plain]), Path::new("/nonexistent/git"));
+        assert_eq!(search(&[]), Path::new("/nonexistent/git"));
     }
 
     #[test]

@@ -97,7 +97,8 @@ impl<'a> Delivery<'a> {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => freshen(&to),
             Err(_) => self.copy(&from, &to)?,
         }
-        self.touched.insert(into);
+        // The directory may be new since a delivery that was broken off: so its name is flushed in any case.
+        self.touched.extend([into, self.store.to_path_buf()]);
         Ok(())
     }
 
@@ -107,9 +108,7 @@ impl<'a> Delivery<'a> {
             made => made.map_err(|e| Error::io("create directory", dir, e))?,
         }
         let mode = Permissions::from_mode(self.like.mode() & 0o7777);
-        std::fs::set_permissions(dir, mode).map_err(|e| Error::io("set the mode of", dir, e))?;
-        self.touched.insert(self.store.to_path_buf());
-        Ok(())
+        std::fs::set_permissions(dir, mode).map_err(|e| Error::io("set the mode of", dir, e))
     }
 
     /// Objects are read by whom the store is read by, and written by nobody.
