@@ -4,6 +4,7 @@
 //! that commits are made in, which only we write; [`private`] is the one that the agent gets.
 
 mod agent;
+pub mod attributes;
 #[cfg(test)]
 mod fixtures;
 pub mod git;
@@ -18,6 +19,7 @@ mod patterns;
 pub mod private;
 pub mod refs;
 pub mod repository;
+pub mod quarantine;
 mod scratch;
 pub mod screen;
 pub mod settings;

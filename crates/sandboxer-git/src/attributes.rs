@@ -1,0 +1,222 @@
+//! From the content of a file to the content of its blob, without running anything.
+//!
+//! Attributes say where the two are not the same: line ends, encodings, `$Id$`, filters. Git works out the first three, in a git directory of ours
+//! that has no filter and over copies of the `.gitattributes` and files in question, so it opens nothing that an agent wrote. What is under a
+//! filter is only reported.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::model::RelPath;
+use sandboxer_core::{Error, Result};
+use sandboxer_fs::root::Root;
+
+use crate::git::Git;
+use crate::hostile::{self, Found};
+use crate::oid::{ObjectFormat, Oid};
+use crate::scratch::{Scratch, write};
+use crate::screen::names_git;
+
+/// Attribute files larger than this are refused.
+const ATTRIBUTES_LIMIT: u64 = 1 << 20;
+
+/// The attributes that change content.
+const ASKED: [&str; 6] = ["filter", "text", "crlf", "eol", "ident", "working-tree-encoding"];
+
+/// What the attributes of a path mean for its content.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// The filter that it is under, which is not run.
+    pub filter: Option<String>,
+    /// Whether its blob can differ from it, filters aside.
+    pub converts: bool,
+    /// Whether that is so without a carriage return in it, too.
+    always: bool,
+}
+
+impl Rules {
+    /// Whether a file of this content has to go through [`Attributes::stored`].
+    pub fn change(&self, content: &[u8]) -> bool {
+        self.converts && (self.always || content.contains(&b'\r'))
+    }
+}
+
+/// Where the attributes of a sandbox's files come from.
+#[derive(Debug)]
+pub struct Attributes<'a> {
+    /// The sandbox's tree.
+    pub tree: &'a Root,
+    /// A directory of ours for what is needed meanwhile.
+    pub work: &'a Path,
+    /// The original's objects.
+    pub objects: &'a Path,
+    /// How they are named.
+    pub format: ObjectFormat,
+    /// What the original's `info/attributes` says; see [`of_repository`].
+    pub repository: &'a [u8],
+    /// What the user's `core.attributesFile` says.
+    pub user: &'a [u8],
+    /// The user's `core.autocrlf`.
+    pub autocrlf: Option<&'a str>,
+    /// The user's `core.eol`.
+    pub eol: Option<&'a str>,
+}
+
+/// What `info/attributes` of a repository says; nothing where there is none.
+pub fn of_repository(common_dir: &Path) -> Result<Vec<u8>> {
+    let path = common_dir.join("info/attributes");
+    match std::fs::read(&path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        read => read.map_err(|e| Error::io("read", path, e)),
+    }
+}
+
+impl Attributes<'_> {
+    /// The rules of each path. Where nobody has written attributes, git is not asked.
+    pub fn of(&self, paths: &[RelPath]) -> Result<BTreeMap<RelPath, Rules>> {
+        let files = self.files_above(paths)?;
+        if files.is_empty() && self.repository.is_empty() && self.user.is_empty() {
+            let rules = self.rules(&BTreeMap::new());
+            return Ok(paths.iter().map(|path| (path.clone(), rules.clone())).collect());
+        }
+        let desk = Desk::set(self, &files)?;
+        let asked: Vec<u8> = paths.iter().flat_map(|path| [path.as_bytes(), b"\0"].concat()).collect();
+        let told = desk.git().args(["check-attr", "-z", "--stdin"]).args(ASKED).feed(&asked)?;
+        Ok(self.parse(&told))
+    }
+
+    /// What git would store of `content` at `path`; `before` is the blob that is at this path so far.
+    pub fn stored(&self, path: &RelPath, content: &[u8], before: Option<&Oid>) -> Result<Vec<u8>> {
+        if names_git(path) {
+            return Err(Error::refused(format!("{path} is a name that git does not track")));
+        }
+        let desk = Desk::set(self, &self.files_above(std::slice::from_ref(path))?)?;
+        desk.put(path, content)?;
+        if let Some(before) = before {
+            // Line ends that are in the repository already are left as they are.
+            let line = [format!("100644 {before}\t").as_bytes(), path.as_bytes(), b"\0"].concat();
+            desk.git().args(["update-index", "-z", "--index-info"]).feed(&line)?;
+        }
+        let name = [path.as_bytes(), b"\0"].concat();
+        let added = desk.git().args(["update-index", "--add", "-z", "--stdin"]).feed(&name);
+        added.map_err(|e| not_converted(path, &e))?;
+        let listed = desk.git().args(["ls-files", "-s", "-z"]).output()?;
+        let oid = listed.split(|b| *b == b' ').nth(1).map(String::from_utf8_lossy).unwrap_or_default();
+        desk.git().args(["cat-file", "blob", oid.parse::<Oid>()?.as_str()]).output()
+    }
+
+    /// The `.gitattributes` of the directories above `paths`.
+    fn files_above(&self, paths: &[RelPath]) -> Result<Vec<(RelPath, Vec<u8>)>> {
+        let above = |path: &RelPath| std::iter::successors(path.parent(), RelPath::parent);
+        let dirs: BTreeSet<RelPath> = paths.iter().flat_map(above).collect();
+        let top = RelPath::from_bytes(".gitattributes")?;
+        let places = std::iter::once(top).chain(dirs.iter().map(|dir| dir.join(b".gitattributes")));
+        let mut files = Vec::new();
+        for place in places {
+            match hostile::read(self.tree, &place, ATTRIBUTES_LIMIT) {
+                Found::Whole(content) => files.push((place, content)),
+                Found::Nothing => {}
+                Found::Unreadable => {
+                    return Err(Error::refused(format!("{place} cannot be read, or is larger than 1 MiB")));
+                }
+            }
+        }
+        Ok(files)
+    }
+
+    /// Triples of a path, an attribute and its value.
+    fn parse(&self, told: &[u8]) -> BTreeMap<RelPath, Rules> {
+        let fields: Vec<&[u8]> = told.split(|b| *b == 0).collect();
+        let mut values: BTreeMap<RelPath, BTreeMap<&[u8], &[u8]>> = BTreeMap::new();
+        for triple in fields.chunks_exact(3) {
+            if let Some(path) = hostile::below(triple[0]) {
+                values.entry(path).or_default().insert(triple[1], triple[2]);
+            }
+        }
+        values.into_iter().map(|(path, values)| (path, self.rules(&values))).collect()
+    }
+
+    fn rules(&self, values: &BTreeMap<&[u8], &[u8]>) -> Rules {
+        let value = |name: &str| match values.get(name.as_bytes()) {
+            None | Some(&b"unspecified") => None,
+            Some(value) => Some(*value),
+        };
+        let is_on = |name: &str| value(name).filter(|value| *value != b"unset");
+        let always = is_on("ident").is_some() || is_on("working-tree-encoding").is_some();
+        let by_setting = self.autocrlf.is_some_and(|text| !matches!(text, "false" | "no" | "off" | "0" | ""));
+        let line_ends = match value("text").or(value("crlf")) {
+            Some(value) => value != b"unset",
+            None => value("eol").is_some() || by_setting,
+        };
+        let filter = is_on("filter").map(|name| String::from_utf8_lossy(name).into_owned());
+        Rules { filter, converts: line_ends || always, always }
+    }
+}
+
+fn not_converted(path: &RelPath, error: &Error) -> Error {
+    let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    Error::Refused {
+        reason: format!("git cannot convert {path} as its attributes ask: {cause}"),
+        hint: Some("look at `working-tree-encoding` and `eol` in .gitattributes".to_owned()),
+    }
+}
+
+/// A git directory and a work tree of ours, with copies of the attribute files.
+struct Desk {
+    scratch: Scratch,
+    files: PathBuf,
+    settings: Vec<OsString>,
+}
+
+impl Desk {
+    fn set(from: &Attributes<'_>, files: &[(RelPath, Vec<u8>)]) -> Result<Self> {
+        let scratch = Scratch::make(&from.work.join("attributes-scratch"), from.format, &[from.objects])?;
+        write(&scratch.dir().join("info/attributes"), from.repository)?;
+        let user = scratch.dir().join("user-attributes");
+        write(&user, from.user)?;
+        let mut settings: Vec<OsString> = vec!["core.safecrlf=false".into(), "core.bare=false".into()];
+        settings.push([OsStr::new("core.attributesFile="), user.as_os_str()].into_iter().collect());
+        settings.extend(from.autocrlf.map(|value| format!("core.autocrlf={value}").into()));
+        settings.extend(from.eol.map(|value| format!("core.eol={value}").into()));
+        let desk = Self { files: scratch.dir().join("files"), scratch, settings };
+        make_dirs(&desk.files)?;
+        for (path, content) in files {
+            desk.put(path, content)?;
+        }
+        Ok(desk)
+    }
+
+    /// A file of the work tree, which holds no links: nothing leads out of it.
+    fn put(&self, path: &RelPath, content: &[u8]) -> Result<()> {
+        let path = self.files.join(path.as_path());
+        make_dirs(path.parent().unwrap_or(&self.files))?;
+        write(&path, content)
+    }
+
+    fn git(&self) -> Git {
+        let git = self.scratch.git().env("GIT_WORK_TREE", &self.files);
+        // Paths that git is given are relative to where it is.
+        let git = git.arg("-C").arg(&self.files);
+        self.settings.iter().fold(git, |git, setting| git.set(setting))
+    }
+}
+
+fn make_dirs(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).map_err(|e| Error::io("create directory", path, e))
+}
+
+/// Whether this is what Git LFS stores in place of a file.
+pub fn is_lfs_pointer(content: &[u8]) -> bool {
+    let starts =
+        [b"version https://git-lfs.github.com/spec/".as_slice(), b"version https://hawser.github.com/spec/"];
+    let is_line = |line: &[u8]| line.starts_with(b"oid sha256:") && line.len() == "oid sha256:".len() + 64;
+    content.len() < 1024
+        && starts.iter().any(|start| content.starts_with(start))
+        && content.split(|b| *b == b'\n').any(is_line)
+        && content.split(|b| *b == b'\n').any(|line| line.starts_with(b"size "))
+}
+
+#[cfg(test)]
+#[path = "attributes_tests.rs"]
+mod tests;
