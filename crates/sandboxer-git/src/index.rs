@@ -67,6 +67,14 @@ pub fn entries(repo: &Repository, paths: &[RelPath]) -> Result<BTreeMap<RelPath,
     Ok(found)
 }
 
+/// The paths that stand for commits of other repositories.
+pub fn submodules(repo: &Repository) -> Result<Vec<RelPath>> {
+    let told = repo.git().args(["ls-files", "-s", "-z", "--full-name"]).output()?;
+    let rows = told.split(|b| *b == 0).filter(|row| row.starts_with(b"160000 "));
+    let path = |row: &[u8]| row.iter().position(|b| *b == b'\t').map(|tab| row[tab + 1..].to_vec());
+    rows.filter_map(path).map(|path| RelPath::from_bytes(path).map_err(Error::from)).collect()
+}
+
 /// A row is `TAG SP MODE SP OID SP STAGE TAB PATH`.
 fn parse_row(row: &[u8]) -> Option<(&[u8], IndexEntry)> {
     let tab = row.iter().position(|b| *b == b'\t')?;
@@ -104,7 +112,7 @@ fn mark_intents(repo: &Repository, found: &mut BTreeMap<RelPath, IndexEntry>) ->
 }
 
 /// The tree of nothing, which git knows without having it.
-fn empty_tree(format: ObjectFormat) -> &'static str {
+pub fn empty_tree(format: ObjectFormat) -> &'static str {
     match format {
         ObjectFormat::Sha1 => "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
         ObjectFormat::Sha256 => "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",

@@ -12,8 +12,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use sandboxer_core::{Error, Result};
-use serde::{Deserialize, Serialize};
 use sandboxer_fs::durable::sync_dir;
+use serde::{Deserialize, Serialize};
 
 use crate::git::{Git, Place, Version};
 use crate::ledger::Ledger;

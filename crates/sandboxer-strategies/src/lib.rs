@@ -6,6 +6,7 @@
 mod copies;
 pub mod copy_on_write;
 pub mod filesystem_copy;
+pub mod git_worktree;
 pub mod none;
 mod options;
 pub mod overlay;

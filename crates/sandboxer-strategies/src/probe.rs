@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use crate::{copy_on_write, filesystem_copy, none, overlay};
+use crate::{copy_on_write, filesystem_copy, git_worktree, none, overlay};
 
 /// Whether a strategy works for resources at some place, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,9 @@ pub fn probe(at: &Path, program: Option<&Path>) -> Vec<StrategyHealth> {
         ..health(overlay::NAME, tried.map(|()| "an overlay could be mounted and worked in".to_owned()))
     });
     let sharing = can_share(at).map_err(CannotShare::into_text);
+    let git = sandboxer_git::git::version().map(|version| format!("git {version} is installed"));
     let copies = [
+        health(git_worktree::NAME, git),
         health(copy_on_write::NAME, sharing.map(|()| format!("files in {} can share blocks", at.display()))),
         health(filesystem_copy::NAME, Ok("needs nothing special".to_owned())),
         health(none::NAME, Ok("needs nothing special, and isolates nothing".to_owned())),

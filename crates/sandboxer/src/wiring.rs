@@ -12,7 +12,7 @@ use sandboxer_core::contract::{CancelFlag, LocalPermissions, NoProgress, Permiss
 use sandboxer_core::registry::{StrategyOptions, StrategyRegistry};
 use sandboxer_core::service::{ManagerParts, SandboxManager};
 use sandboxer_core::types::ResourceTypes;
-use sandboxer_strategies::{copy_on_write, filesystem_copy, none, overlay};
+use sandboxer_strategies::{copy_on_write, filesystem_copy, git_worktree, none, overlay};
 use serde_json::json;
 
 /// What a manager is made of, as far as callers differ.
@@ -54,7 +54,14 @@ impl Setup {
 /// Every built-in strategy, then the custom ones of the settings.
 pub fn registry(settings: &Settings) -> Result<StrategyRegistry> {
     let mut registry = StrategyRegistry::new();
-    for mut entry in [filesystem_copy::entry(), copy_on_write::entry(), none::entry(), overlay::entry()] {
+    let built_in = [
+        filesystem_copy::entry(),
+        copy_on_write::entry(),
+        none::entry(),
+        overlay::entry(),
+        git_worktree::entry(),
+    ];
+    for mut entry in built_in {
         entry.options = file_options(settings);
         registry.register(entry)?;
     }

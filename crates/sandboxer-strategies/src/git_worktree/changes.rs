@@ -67,17 +67,12 @@ impl Source<'_> {
     }
 
     fn staged(&self) -> BTreeMap<&RelPath, &str> {
-        let placed = |step: &'_ Step| match step {
-            Step::Place { path, staged, .. } => Some((path, staged.as_str())),
-            _ => None,
-        };
         self.journal.steps.iter().filter_map(placed).collect()
     }
 
     fn put_paths(&self) -> Vec<RelPath> {
-        let files = |entry: &&DiffEntry| {
-            entry.new.as_ref().is_some_and(|node| node.node_type == NodeType::File)
-        };
+        let files =
+            |entry: &&DiffEntry| entry.new.as_ref().is_some_and(|node| node.node_type == NodeType::File);
         self.journal.entries.iter().filter(files).map(|entry| entry.path.clone()).collect()
     }
 
@@ -141,7 +136,9 @@ impl Source<'_> {
         let path = &entry.path;
         let stuck = |why: &str| Ok(Err(Conflict::new(path.clone(), why)));
         let (Some(tip), Content::Bytes(theirs)) = (self.facts.tip.get(path), content) else {
-            return stuck("not committed in the checkout, and cannot be told apart from what the sandbox did");
+            return stuck(
+                "not committed in the checkout, and cannot be told apart from what the sandbox did",
+            );
         };
         let ours = objects::read_blobs(&self.memory.ledger, std::slice::from_ref(&tip.oid))?.pop();
         // What is staged is the user's file with the sandbox's change in it: from there to the tip is the user's own change.
@@ -204,12 +201,21 @@ impl Source<'_> {
                 Content::Bytes(bytes) if is_lfs_pointer(&bytes)
             );
             if !is_pointer {
-                let reason =
-                    format!("it goes through the filter {filter:?}, which is not run on what an agent wrote; copy and `git add` it by hand");
+                let reason = format!(
+                    "it goes through the filter {filter:?}, which is not run on what an agent wrote; copy and `git add` it by hand"
+                );
                 entries.push((entry.path.clone(), reason));
             }
         }
         if entries.is_empty() { Ok(()) } else { Err(Error::Uncommittable { entries }) }
+    }
+}
+
+/// What a step puts in place: where, and its name in the stage.
+fn placed(step: &Step) -> Option<(&RelPath, &str)> {
+    match step {
+        Step::Place { path, staged, .. } => Some((path, staged)),
+        _ => None,
     }
 }
 

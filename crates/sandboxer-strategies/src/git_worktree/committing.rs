@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sandboxer_core::model::{
-    CommitRequest, CommitResult, Conflict, History, Notice, OnConflict, OpId, Phase, RelPath, Revision, SandboxRef,
+    CommitRequest, CommitResult, Conflict, History, Notice, OnConflict, OpId, Phase, RelPath, Revision,
+    SandboxRef,
 };
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::commit::Journal;
@@ -15,11 +16,11 @@ use sandboxer_fs::space::{Means, Space};
 use sandboxer_git::import::{self, FileChange, Made, NewCommit};
 use sandboxer_git::incoming;
 use sandboxer_git::index::{self, NewIndex};
+use sandboxer_git::ledger::Ledger;
 use sandboxer_git::objects;
 use sandboxer_git::oid::Oid;
-use sandboxer_git::ledger::Ledger;
 use sandboxer_git::private::{self, Advance, Advanced, AgentHead};
-use sandboxer_git::quarantine;
+use sandboxer_git::quarantine::{self, Quarantine};
 use sandboxer_git::refs::{self, HeldRef, Move, Moved};
 use ulid::Ulid;
 
@@ -130,7 +131,8 @@ impl GitWorktree {
         if let Some(index) = &plan.index {
             index.make(&memory.spec.repository, &plan.index_edits())?;
         }
-        let held = HeldRef::prepare(&memory.spec.repository, &memory.ledger, std::slice::from_ref(&plan.moves))?;
+        let held =
+            HeldRef::prepare(&memory.spec.repository, &memory.ledger, std::slice::from_ref(&plan.moves))?;
         self.held.keep(home, held);
         Ok(notices)
     }
@@ -217,10 +219,22 @@ impl GitWorktree {
         }
         let spec = &memory.spec;
         let state = private::read(tree, spec.repository.format)?;
-        let Some(tip) = state.and_then(|state| state.commit).filter(|tip| Some(tip) != spec.base.as_ref()) else {
+        let Some(tip) = state.and_then(|state| state.commit).filter(|tip| Some(tip) != spec.base.as_ref())
+        else {
             return Ok(None);
         };
-        let taken = quarantine::take(tree, &memory.ledger, spec.base.as_ref(), &tip, &place(home))?;
+        let taken = quarantine::take(
+            tree,
+            &Quarantine {
+                work: &place(home),
+                objects: &spec.repository.objects(),
+                incoming: &memory.ledger.incoming(),
+                format: spec.repository.format,
+                base: spec.base.as_ref(),
+                tip: &tip,
+                limit: quarantine::SIZE_LIMIT,
+            },
+        )?;
         refuse_strays(memory, &tip, paths)?;
         Ok(Some(KeptCommits { tip, commits: taken.commits.len() }))
     }
@@ -299,7 +313,9 @@ impl GitWorktree {
             return Ok(());
         }
         Err(Error::Refused {
-            reason: format!("the branch {branch} is checked out, and moving it would not change the files there"),
+            reason: format!(
+                "the branch {branch} is checked out, and moving it would not change the files there"
+            ),
             hint: Some("name another branch, or leave `--to` out to commit to the checkout".to_owned()),
         })
     }
@@ -333,8 +349,7 @@ impl GitWorktree {
 
 /// What an index has to be told when its commit changes.
 pub(super) fn index_between(ledger: &Ledger, from: Option<&Oid>, to: &Oid) -> Result<IndexEdits> {
-    let empty = || ledger.git().args(["hash-object", "-t", "tree", "/dev/null"]).line()?.parse();
-    let from = from.cloned().map_or_else(empty, Ok)?;
+    let from = from.cloned().map_or_else(|| index::empty_tree(ledger.format()).parse(), Ok)?;
     let paths = objects::changed_paths(ledger, &from, to)?;
     let mut entries = objects::tree_entries(ledger, to, &paths)?;
     let edit = |path: RelPath| {
@@ -383,7 +398,9 @@ impl Onto {
             && !objects::is_ancestor(&memory.ledger, base, tip)?
         {
             return Err(Error::Refused {
-                reason: format!("the branch {branch} is there already, and does not come from what the sandbox was made from"),
+                reason: format!(
+                    "the branch {branch} is there already, and does not come from what the sandbox was made from"
+                ),
                 hint: Some("name another branch".to_owned()),
             });
         }
@@ -421,7 +438,10 @@ impl Onto {
     fn notice(&self, paths: &[RelPath]) -> Option<Notice> {
         let path = paths.first().filter(|_| self.has_moved)?.clone();
         let branch = short(&self.name);
-        Some(Notice { path, message: format!("{branch} has moved since the sandbox was made: merged with what it has now") })
+        Some(Notice {
+            path,
+            message: format!("{branch} has moved since the sandbox was made: merged with what it has now"),
+        })
     }
 }
 
@@ -436,7 +456,9 @@ fn refuse_strays(memory: &Memory, tip: &Oid, paths: &[RelPath]) -> Result<()> {
             "the commits in the sandbox change {} paths that its difference does not show, {first} among them",
             stray.len()
         ),
-        hint: Some("commit without `--keep-commits`: what the difference shows becomes one commit".to_owned()),
+        hint: Some(
+            "commit without `--keep-commits`: what the difference shows becomes one commit".to_owned(),
+        ),
     })
 }
 
@@ -469,7 +491,9 @@ fn plan_undo(home: &Path, spec: &GitSpec, undone: &OpId) -> Result<Option<(Plan,
     let commit = done.moves.new.short().to_owned();
     let Some(back) = done.moves.old.clone() else {
         return Err(Error::Refused {
-            reason: format!("{commit} is the first commit of {branch}, and a branch cannot be without one again"),
+            reason: format!(
+                "{commit} is the first commit of {branch}, and a branch cannot be without one again"
+            ),
             hint: Some(format!("`git update-ref -d {}` does that", done.moves.name)),
         });
     };
@@ -520,7 +544,8 @@ fn author(spec: &GitSpec, paths: &[RelPath]) -> Result<(String, Vec<Notice>)> {
     if let Some(known) = spec.repository.identity()? {
         return Ok((known, Vec::new()));
     }
-    let message = format!("committed as {NOBODY}: git knows no name for you (`git config user.name`, `user.email`)");
+    let message =
+        format!("committed as {NOBODY}: git knows no name for you (`git config user.name`, `user.email`)");
     let notices = paths.first().map(|path| Notice { path: path.clone(), message });
     Ok((NOBODY.to_owned(), notices.into_iter().collect()))
 }

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use sandboxer_core::contract::{CancelFlag, SandboxStrategy};
-use sandboxer_core::model::{CheckpointId, Part, SandboxRef};
+use sandboxer_core::model::{CheckpointId, CommitRequest, Part, Phase, SandboxRef};
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::overlay::layer::{Layer, Marks};
 use sandboxer_fs::overlay::transfer::copy_layer;
@@ -96,6 +96,10 @@ pub fn unpark(home: &Path) -> Result<()> {
     std::fs::rename(&from, &to).map_err(|e| Error::io("take up", to, e))
 }
 
+fn phase(phase: Phase) -> CommitRequest {
+    CommitRequest { phase, ..CommitRequest::default() }
+}
+
 impl GitWorktree {
     /// After a rollback: the repository as it was made, on what the base is now.
     pub(super) fn reset_private(&self, sandbox: &SandboxRef) -> Result<()> {
@@ -124,6 +128,21 @@ impl GitWorktree {
     /// Keeps a copy's private repository as it was made.
     pub(super) fn keep_seed(&self, home: &Path) -> Result<()> {
         if is_overlay(home) { Ok(()) } else { copy(&private_of(home), &kept(home, "seed")) }
+    }
+
+    /// A decided commit is finished, and anything else of one forgotten.
+    fn end_commit(&self, sandbox: &SandboxRef, home: &Path) -> Result<()> {
+        let ended = match self.commit_phase(sandbox, &phase(Phase::Abort)) {
+            Err(Error::Refused { .. }) => self.commit_phase(sandbox, &phase(Phase::Finish)).map(drop),
+            aborted => aborted.map(drop),
+        };
+        // A workspace whose original is gone has nothing that could be finished.
+        match ended {
+            Err(error) if GitSpec::load(home).is_ok_and(|spec| spec.repository.git_dir.exists()) => {
+                Err(error)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Everything goes: what a commit under way holds in the user's repository first.

@@ -18,15 +18,20 @@ pub fn populated_submodules(repository: &Repository) -> Result<Vec<RelPath>> {
     if !has_some {
         return Ok(Vec::new());
     }
-    let is_populated = |path: &RelPath| {
-        repository.work_tree.join(path.as_path()).join(".git").symlink_metadata().is_ok()
-    };
+    let is_populated =
+        |path: &RelPath| repository.work_tree.join(path.as_path()).join(".git").symlink_metadata().is_ok();
     Ok(index::submodules(repository)?.into_iter().filter(is_populated).collect())
 }
 
 impl GitWorktree {
     /// Makes the files of a new workspace those that were asked for. It belongs to the base, and is written down there.
-    pub(super) fn lay_over(&self, _home: &Path, _head: &Head, _spec: &GitSpec, _wanted: &Wanted<'_>) -> Result<()> {
+    pub(super) fn lay_over(
+        &self,
+        _home: &Path,
+        _head: &Head,
+        _spec: &GitSpec,
+        _wanted: &Wanted<'_>,
+    ) -> Result<()> {
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use sandboxer_core::contract::SandboxStrategy;
 use sandboxer_core::model::{PlanId, Resource, SandboxRef};
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::root::Root;
@@ -75,7 +76,9 @@ impl Checkout {
         let populated = laying::populated_submodules(&self.repository)?;
         let Some(first) = populated.first() else { return Ok(()) };
         Err(Error::Refused {
-            reason: format!("{shown} has submodules with files in them ({first}), which share no repository of their own with a sandbox"),
+            reason: format!(
+                "{shown} has submodules with files in them ({first}), which share no repository of their own with a sandbox"
+            ),
             hint: Some(
                 "use `--strategy overlay`, or `git submodule deinit --all` in a clone of it".to_owned(),
             ),
@@ -95,7 +98,7 @@ impl GitWorktree {
         let made = self.files.make(plan, resource, Some(&overlaid))?;
         let finished = self.finish_making(&made, &checkout, spec.clone(), &wanted, &sow);
         if let Err(error) = finished {
-            let _ = self.files.remove(&made);
+            let _ = self.files.cleanup(&made);
             return Err(error);
         }
         Ok(self.dressed(made, &spec))
@@ -112,10 +115,12 @@ impl GitWorktree {
         let home = home_of(made)?;
         let tree = tree_of(made)?;
         if !is_overlay(&home) {
-            Ground { name: PRIVATE, sow: &|dir, home| sow(StatCheck::Minimal, dir, home) }.lay(&tree, &home)?;
+            Ground { name: PRIVATE, sow: &|dir, home| sow(StatCheck::Minimal, dir, home) }
+                .lay(&tree, &home)?;
         }
         spec.index = private::index_stamp(&Root::open(&tree)?)?;
         spec.store_new(&home)?;
+        self.keep_seed(&home)?;
         self.lay_over(&home, &checkout.head, &spec, wanted)
     }
 

@@ -43,7 +43,8 @@ const PRIVATE: &str = ".git";
 pub fn entry() -> StrategyEntry {
     StrategyEntry {
         name: NAME.to_owned(),
-        summary: "a branch of a git checkout, with a repository of its own; files as overlay has them".to_owned(),
+        summary: "a branch of a git checkout, with a repository of its own; files as overlay has them"
+            .to_owned(),
         origin: "built-in".to_owned(),
         capabilities: capabilities(),
         options: Default::default(),

@@ -66,7 +66,8 @@ impl Sequel {
             return Ok(());
         }
         let spec = GitSpec::load(home)?;
-        let held = HeldRef::prepare(&spec.repository, &spec.ledger(home)?, std::slice::from_ref(&plan.moves))?;
+        let held =
+            HeldRef::prepare(&spec.repository, &spec.ledger(home)?, std::slice::from_ref(&plan.moves))?;
         if let Some(index) = plan.index.as_ref().filter(|index| !index.is_held().unwrap_or(false)) {
             index.make(&spec.repository, &plan.index_edits())?;
         }
