@@ -5,6 +5,7 @@
 
 mod agent;
 pub mod attributes;
+pub mod differing;
 #[cfg(test)]
 mod fixtures;
 pub mod git;

@@ -176,13 +176,15 @@ impl<T: Tracked> GitScreen<T> {
 
 /// Whether `path` is among `paths`, or something below it.
 fn holds(paths: &BTreeSet<RelPath>, path: &RelPath, is_dir: bool) -> bool {
-    if paths.contains(path) {
-        return true;
-    }
+    paths.contains(path) || (is_dir && holds_below(paths, path))
+}
+
+/// Whether something below `dir` is among `paths`.
+pub(crate) fn holds_below(paths: &BTreeSet<RelPath>, dir: &RelPath) -> bool {
     // `a-b` comes between `a` and `a/b`, so the search begins at the first name that can be below.
-    let first = path.join(b"\x01");
+    let first = dir.join(b"\x01");
     let mut next = paths.range::<RelPath, _>((Bound::Included(&first), Bound::Unbounded));
-    is_dir && next.next().is_some_and(|found| found.is_within(path))
+    next.next().is_some_and(|found| found.is_within(dir))
 }
 
 impl<T: Tracked> Screen for GitScreen<T> {
