@@ -10,6 +10,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use sandboxer_core::model::RelPath;
 use sandboxer_core::{Error, Result};
+use sandboxer_fs::copy::timestamps;
 use sandboxer_fs::list;
 use sandboxer_fs::root::{Dir, Root};
 use sandboxer_fs::stamp::Stamp;
@@ -151,8 +152,11 @@ pub struct Advance<'a> {
     /// Where it goes.
     pub to: &'a Oid,
     /// What the new commit has at each path that the index is to be told of: mode and blob, or nothing.
-    pub edits: &'a [(RelPath, Option<(u32, Oid)>)],
+    pub edits: &'a [Edit],
 }
+
+/// What a commit has at a path: a mode and a blob, or nothing.
+pub type Edit = (RelPath, Option<(u32, Oid)>);
 
 /// Why something was left alone.
 type Why = String;
@@ -183,10 +187,20 @@ fn advance_locked(tree: &Root, git: &Dir, lock: OwnedFd, job: &Advance<'_>) -> R
         Ok(index) => index,
         Err(why) => return Ok(Err(why)),
     };
-    let written = File::from(lock).write_all(&index).is_ok()
+    let written = write_index(git, &File::from(lock), &index).is_some()
         && move_head(tree, git, &state.head, job.to).is_some()
         && rustix::fs::renameat(git, "index.lock", git, "index").is_ok();
     Ok(if written { Ok(()) } else { Err("it cannot be written".to_owned()) })
+}
+
+/// With the times of the one it replaces: files that are younger than the index are those that git does not trust its stat data of.
+fn write_index(git: &Dir, mut lock: &File, index: &[u8]) -> Option<()> {
+    let before = git.stamp(b"index").ok()?;
+    lock.write_all(index).ok()?;
+    match before {
+        Some(before) => rustix::fs::futimens(lock, &timestamps(before.mtime)).ok(),
+        None => Some(()),
+    }
 }
 
 fn create(dir: &Dir, name: &[u8]) -> Result<OwnedFd> {

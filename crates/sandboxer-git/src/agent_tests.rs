@@ -33,7 +33,7 @@ impl Case {
     }
 
     /// A commit that changes one file, removes one and puts a file in place of a directory; made elsewhere, as a commit of a sandbox is.
-    fn next(&self) -> (Oid, Vec<(RelPath, Option<(u32, Oid)>)>) {
+    fn next(&self) -> (Oid, Vec<Edit>) {
         let other = self.temp.path().join("other");
         git(self.temp.path(), &["clone", "-q", self.tree.to_str().unwrap(), other.to_str().unwrap()]);
         git(&other, &["config", "user.name", "U"]);
@@ -52,7 +52,7 @@ impl Case {
         (to, edits)
     }
 
-    fn advance(&self, from: Option<&Oid>, to: &Oid, edits: &[(RelPath, Option<(u32, Oid)>)]) -> Advanced {
+    fn advance(&self, from: Option<&Oid>, to: &Oid, edits: &[Edit]) -> Advanced {
         let work = self.temp.path().join("work");
         std::fs::create_dir_all(&work).unwrap();
         let objects = self.temp.path().join("other/.git/objects");
@@ -161,7 +161,9 @@ fn the_branch_and_the_index_move_together() {
             }
             fixtures::write(&case.tree, "staged", "staged\n");
             git(&case.tree, &["add", "staged"]);
+            let written = case.at("index").metadata().unwrap().modified().unwrap();
             assert_eq!(case.advance(Some(&head), &to, &edits), Advanced::Moved);
+            assert_eq!(written, case.at("index").metadata().unwrap().modified().unwrap());
             case.follow();
             assert_eq!(fixtures::head(&case.tree), to);
             assert_eq!(git(&case.tree, &["status", "--porcelain"]), "A  staged");

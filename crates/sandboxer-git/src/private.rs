@@ -14,7 +14,7 @@ use crate::git::{Git, Place};
 use crate::oid::{ObjectFormat, Oid};
 use crate::scratch::{alternates_text, write};
 
-pub use crate::agent::{Advance, Advanced, AgentHead, State, advance, index_stamp, read};
+pub use crate::agent::{Advance, Advanced, AgentHead, Edit, State, advance, index_stamp, read};
 
 /// How git tells by stat data whether a file is as in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +117,13 @@ fn sow_index(seed: &Seed<'_>, git_dir: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes the index of a repository just sown that of `commit`, where the sandbox does not begin with what is staged in the original. Files that
+/// are the same in both keep their stat data, of which `work_tree` is asked: the original's files. No agent can reach the repository yet.
+pub fn reset_index(git_dir: &Path, work_tree: &Path, commit: &Oid) -> Result<()> {
+    let git = Git::at(Place::Dir(git_dir)).env("GIT_WORK_TREE", work_tree).arg("-C").arg(work_tree);
+    git.args(["read-tree", "--reset", commit.as_str()]).output().map(drop)
 }
 
 fn make_dirs(path: &Path) -> Result<()> {

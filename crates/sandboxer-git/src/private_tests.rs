@@ -190,6 +190,25 @@ fn a_split_index_is_whole_again() {
 }
 
 #[test]
+fn a_sandbox_can_begin_with_another_commits_index() {
+    let pair = Pair::of(ObjectFormat::Sha1);
+    let first = fixtures::head(&pair.original);
+    fixtures::write(&pair.original, "a.txt", "two\n");
+    fixtures::commit(&pair.original, "second");
+    fixtures::write(&pair.original, "staged", "x");
+    git(&pair.original, &["add", "staged"]);
+    let before = contents(&pair.original.join(".git"));
+    pair.sow(ObjectFormat::Sha1, StatCheck::Minimal);
+    reset_index(&pair.copy.join(".git"), &pair.original, &first).unwrap();
+    assert_eq!(before, contents(&pair.original.join(".git")));
+    git(&pair.copy, &["update-ref", "HEAD", first.as_str()]);
+    assert_eq!(pair.status(&pair.copy), " M a.txt\n?? staged");
+    fixtures::write(&pair.copy, "a.txt", "one\n");
+    std::fs::remove_file(pair.copy.join("staged")).unwrap();
+    assert_eq!(pair.status(&pair.copy), "");
+}
+
+#[test]
 fn nothing_that_runs_or_reaches_out_is_taken_over() {
     let pair = Pair::of(ObjectFormat::Sha1);
     let (marker, script) = fixtures::marker(pair.temp.path());
