@@ -246,3 +246,14 @@ fn the_paths_of_an_index_are_listed_or_none() {
     std::os::unix::fs::symlink("/etc/passwd", case.at("index")).unwrap();
     assert!(names(&case).is_empty());
 }
+
+#[test]
+fn several_can_look_at_an_index_at_a_time() {
+    let case = Case::new();
+    let (root, work) = (case.root(), case.temp.path());
+    std::thread::scope(|scope| {
+        let looks: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| indexed(&root, work, SHA1).unwrap().len())).collect();
+        assert!(looks.into_iter().all(|look| look.join().unwrap() == 3));
+    });
+}

@@ -14,6 +14,7 @@ use crate::git::{Git, Place};
 use crate::hostile;
 use crate::oid::Oid;
 use crate::private::{self, Seed};
+use crate::scratch::own_place;
 use crate::screen::holds_below;
 
 /// A checkout to be looked at.
@@ -95,15 +96,10 @@ struct View<'a> {
 
 impl<'a> View<'a> {
     fn open(checkout: &'a Checkout<'a>) -> Result<Self> {
-        let view = Self { dir: checkout.work.join("view"), checkout };
-        view.remove()?;
+        let view = Self { dir: own_place(&checkout.work.join("view")), checkout };
         std::fs::create_dir_all(&view.dir).map_err(|e| Error::io("create directory", &view.dir, e))?;
         private::sow(&checkout.seed, &view.dir)?;
         Ok(view)
-    }
-
-    fn remove(&self) -> Result<()> {
-        if self.dir.exists() { sandboxer_fs::remove_tree(&self.dir) } else { Ok(()) }
     }
 
     fn git(&self) -> Git {
@@ -143,8 +139,8 @@ impl<'a> View<'a> {
 
 impl Drop for View<'_> {
     fn drop(&mut self) {
-        // What is left is removed by the next one.
-        let _ = self.remove();
+        // What is left is removed by one that is made here later.
+        let _ = sandboxer_fs::remove_tree(&self.dir);
     }
 }
 

@@ -3,8 +3,8 @@
 //! Git needs a git directory for nearly everything. Where it is to look at something that an agent wrote (a copy of its index, a copy of its
 //! objects), it gets this one.
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sandboxer_core::{Error, Result};
 
@@ -18,9 +18,9 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes one at `dir`, which is ours; what is there goes first. Objects are read from `alternates` too.
-    pub(crate) fn make(dir: &Path, format: ObjectFormat, alternates: &[&Path]) -> Result<Self> {
-        remove(dir)?;
+    /// Makes one beside `name`, which is in a directory of ours. Objects are read from `alternates` too.
+    pub(crate) fn make(name: &Path, format: ObjectFormat, alternates: &[&Path]) -> Result<Self> {
+        let dir = &own_place(name);
         for below in ["objects/info", "objects/pack", "refs", "info"] {
             let path = dir.join(below);
             std::fs::create_dir_all(&path).map_err(|e| Error::io("create directory", &path, e))?;
@@ -44,16 +44,31 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left is removed by the next one that is made here.
-        let _ = remove(&self.dir);
+        // What is left is removed by one that is made here later.
+        let _ = sandboxer_fs::remove_tree(&self.dir);
     }
 }
 
-fn remove(dir: &Path) -> Result<()> {
-    match std::fs::symlink_metadata(dir) {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        _ => sandboxer_fs::remove_tree(dir),
+/// A path beside `name` that nobody else uses, in this process or another. What processes that are gone left there goes first.
+pub(crate) fn own_place(name: &Path) -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let stem = name.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for entry in name.parent().and_then(|dir| dir.read_dir().ok()).into_iter().flatten().flatten() {
+        if is_left_over(&entry.file_name().to_string_lossy(), &stem) {
+            // Somebody else may be removing it, too.
+            let _ = sandboxer_fs::remove_tree(&entry.path());
+        }
     }
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    name.with_file_name(format!("{stem}.{}.{number}", std::process::id()))
+}
+
+/// Whether a name is `STEM.PROCESS.NUMBER` of a process that is gone.
+fn is_left_over(name: &str, stem: &str) -> bool {
+    let rest = name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('.'));
+    let process =
+        rest.and_then(|rest| rest.split_once('.')).and_then(|(process, _)| process.parse::<u32>().ok());
+    process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists())
 }
 
 /// What a configuration says of the format, bare.
@@ -111,8 +126,24 @@ mod tests {
             let scratch = Scratch::make(&dir, ObjectFormat::Sha1, &[&objects]).unwrap();
             let read = scratch.git().args(["cat-file", "blob", oid.trim()]).output().unwrap();
             assert_eq!(read, b"content", "{name:?}");
+            let place = scratch.dir().to_path_buf();
             drop(scratch);
-            assert!(!dir.exists());
+            assert!(!place.exists());
         }
+    }
+
+    #[test]
+    fn each_has_its_own_place_and_what_the_dead_left_goes() {
+        let temp = tempfile::tempdir().unwrap();
+        let name = temp.path().join("scratch");
+        // No process has this number: it is above what the kernel gives.
+        let dead = temp.path().join("scratch.4194999.0");
+        let other = temp.path().join("scratch-other.4194999.0");
+        std::fs::create_dir_all(dead.join("objects")).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        let one = Scratch::make(&name, ObjectFormat::Sha1, &[]).unwrap();
+        let two = Scratch::make(&name, ObjectFormat::Sha1, &[]).unwrap();
+        assert_ne!(one.dir(), two.dir());
+        assert!(one.dir().exists() && two.dir().exists() && other.exists() && !dead.exists());
     }
 }
