@@ -143,6 +143,14 @@ fn another_thing_in_place_of_the_repository_is_left_alone() {
     std::fs::write(case.tree.join(".git"), "gitdir: ../moved\n").unwrap();
     assert_eq!(case.state(), None);
     assert!(matches!(case.advance(Some(&head), &to, &edits), Advanced::LeftAlone(_)));
+    File::create(case.tree.join(".git")).unwrap().set_len(1 << 30).unwrap();
+    assert_eq!(case.state(), None);
+    std::fs::remove_file(case.tree.join(".git")).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let pipe = case.tree.join(".git");
+    rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    assert_eq!(case.state(), None);
+    assert!(matches!(case.advance(Some(&head), &to, &edits), Advanced::LeftAlone(_)));
     assert_eq!(before, fixtures::contents(&case.temp.path().join("moved")));
 }
 
@@ -256,4 +264,23 @@ fn several_can_look_at_an_index_at_a_time() {
             (0..4).map(|_| scope.spawn(|| indexed(&root, work, SHA1).unwrap().len())).collect();
         assert!(looks.into_iter().all(|look| look.join().unwrap() == 3));
     });
+}
+
+#[test]
+fn a_sparse_index_stays_sparse() {
+    let case = Case::new();
+    let (to, edits) = case.next();
+    if !fixtures::command(&case.tree, &["sparse-checkout", "init", "--cone", "--sparse-index"])
+        .status
+        .success()
+    {
+        eprintln!("skipped: a_sparse_index_stays_sparse: this git has no sparse index");
+        return;
+    }
+    git(&case.tree, &["sparse-checkout", "set", "src"]);
+    assert!(!case.tree.join("docs").exists());
+    assert_eq!(case.advance(Some(&fixtures::head(&case.tree)), &to, &edits), Advanced::Moved);
+    case.follow();
+    assert_eq!(git(&case.tree, &["status", "--porcelain"]), "");
+    assert!(!case.tree.join("docs").exists());
 }

@@ -28,7 +28,8 @@ impl Pair {
     }
 
     fn git_dirs(&self) -> (PathBuf, PathBuf) {
-        let told = |what| PathBuf::from(git(&self.original, &["rev-parse", "--path-format=absolute", what]));
+        let told =
+            |what| self.original.join(git(&self.original, &["rev-parse", what])).canonicalize().unwrap();
         (told("--git-dir"), told("--git-common-dir"))
     }
 
@@ -150,7 +151,10 @@ fn a_branch_without_a_commit_gets_its_first() {
 fn a_sparse_checkout_stays_sparse() {
     for index in ["--no-sparse-index", "--sparse-index"] {
         let pair = Pair::of(ObjectFormat::Sha1);
-        git(&pair.original, &["sparse-checkout", "init", "--cone", index]);
+        if !command(&pair.original, &["sparse-checkout", "init", "--cone", index]).status.success() {
+            eprintln!("skipped: a_sparse_checkout_stays_sparse: this git knows no {index}");
+            continue;
+        }
         git(&pair.original, &["sparse-checkout", "set", "src"]);
         assert!(!pair.original.join("docs").exists());
         pair.sow(ObjectFormat::Sha1, StatCheck::Minimal);

@@ -210,3 +210,65 @@ fn a_store_that_is_none_is_refused() {
     std::os::unix::fs::symlink(case.temp.path().join("moved"), &objects).unwrap();
     assert!(case.refused(&tip).contains("no store"));
 }
+
+#[test]
+fn objects_of_the_original_cannot_be_forged() {
+    let case = Case::new(ObjectFormat::Sha1);
+    let tip = case.commit("x", "x");
+    // Under the names of the base's tree and of the base itself, other objects of their kinds.
+    let names = [(format!("{}^{{tree}}", case.base), "HEAD^{tree}"), (case.base.to_string(), "HEAD")];
+    for (victim, other) in names {
+        let place = |dir: &Path, rev: &str| {
+            let oid = git(&case.agent, &["rev-parse", rev]);
+            dir.join(".git/objects").join(&oid[..2]).join(&oid[2..])
+        };
+        let (forged, source) = (place(&case.agent, &victim), place(&case.agent, other));
+        std::fs::create_dir_all(forged.parent().unwrap()).unwrap();
+        std::fs::copy(source, &forged).unwrap();
+        // Either it is refused, or what came in is whole beside the original's own objects.
+        if let Ok(kept) = case.take(&tip) {
+            case.merge(&kept);
+            git(&case.original, &["update-ref", "refs/heads/kept", tip.as_str()]);
+            git(&case.original, &["fsck", "--full", "--strict"]);
+            std::fs::remove_dir_all(case.temp.path().join("incoming/pack")).unwrap();
+        }
+        std::fs::remove_file(&forged).unwrap();
+    }
+}
+
+#[test]
+fn more_commits_than_anyone_reads_are_refused() {
+    let case = Case::new(ObjectFormat::Sha1);
+    let mut stream = String::new();
+    for number in 0..=COMMIT_LIMIT {
+        stream.push_str("commit refs/heads/many\ncommitter A <a@b> 1 +0000\ndata 1\nx\n");
+        if number == 0 {
+            stream.push_str(&format!("from {}\n", case.base));
+        }
+    }
+    let import = Git::at(crate::git::Place::Dir(&case.agent.join(".git"))).args(["fast-import", "--quiet"]);
+    import.feed(stream.as_bytes()).unwrap();
+    let tip: Oid = git(&case.agent, &["rev-parse", "many"]).parse().unwrap();
+    assert!(case.refused(&tip).contains("more than 10000"));
+    let tip: Oid = git(&case.agent, &["rev-parse", "many~9000"]).parse().unwrap();
+    assert_eq!(case.take(&tip).unwrap().commits.len(), COMMIT_LIMIT + 1 - 9000);
+}
+
+#[test]
+fn a_shallow_original_is_enough() {
+    let mut case = Case::new(ObjectFormat::Sha1);
+    fixtures::write(&case.original, "later", "x");
+    fixtures::commit(&case.original, "second");
+    let shallow = case.temp.path().join("shallow");
+    let url = format!("file://{}", case.original.display());
+    git(case.temp.path(), &["clone", "-q", "--depth", "1", &url, shallow.to_str().unwrap()]);
+    std::fs::remove_dir_all(&case.agent).unwrap();
+    fixtures::copy_tree(&shallow, &case.agent);
+    let copy = format!("cp -a '{}/.git' '{}/.git'", shallow.display(), case.agent.display());
+    assert!(std::process::Command::new("sh").args(["-c", &copy]).status().unwrap().success());
+    git(&case.agent, &["config", "user.name", "Agent"]);
+    git(&case.agent, &["config", "user.email", "agent@example.com"]);
+    (case.base, case.original) = (fixtures::head(&shallow), shallow);
+    let tip = case.commit("x", "x");
+    assert_eq!(case.take(&tip).unwrap().commits.len(), 1);
+}
