@@ -1,6 +1,7 @@
 //! What the user's own configuration says of files: which are ignored, and how line ends are kept.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use sandboxer_core::Result;
@@ -42,6 +43,26 @@ impl FileSettings {
     }
 }
 
+/// The same, as settings for a git that does not read the user's configuration.
+pub fn to_pass_on(repository: &Repository) -> Result<Vec<OsString>> {
+    let told = Git::asking(Place::Dir(&repository.git_dir)).args(["config", "-z", "--list"]).output()?;
+    let settings = parse(&told);
+    let mut passed = Vec::new();
+    let excludes = file_of(settings.get("core.excludesfile").cloned(), "ignore");
+    passed.extend(excludes.map(|path| setting("core.excludesFile", path.as_os_str())));
+    for key in ["core.autocrlf", "core.eol"] {
+        passed.extend(settings.get(key).map(|value| setting(key, value.as_ref())));
+    }
+    Ok(passed)
+}
+
+fn setting(key: &str, value: &OsStr) -> OsString {
+    let mut text = OsString::from(key);
+    text.push("=");
+    text.push(value);
+    text
+}
+
 /// The last value of a key counts. A key without a value is true.
 fn parse(told: &[u8]) -> BTreeMap<String, String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -56,12 +77,16 @@ fn parse(told: &[u8]) -> BTreeMap<String, String> {
 
 /// The content of the file that is configured, or of the one called `name` where git looks by itself; nothing where there is none.
 fn content_of(configured: Option<String>, name: &str) -> Vec<u8> {
-    let path = match configured {
-        Some(path) => expanded(&path),
-        None => configuration_dir().map(|dir| dir.join("git").join(name)),
-    };
+    let path = file_of(configured, name);
     let small = |path: &PathBuf| path.metadata().is_ok_and(|found| found.is_file() && found.len() <= LIMIT);
     path.filter(small).and_then(|path| std::fs::read(path).ok()).unwrap_or_default()
+}
+
+fn file_of(configured: Option<String>, name: &str) -> Option<PathBuf> {
+    match configured {
+        Some(path) => expanded(&path),
+        None => configuration_dir().map(|dir| dir.join("git").join(name)),
+    }
 }
 
 fn configuration_dir() -> Option<PathBuf> {

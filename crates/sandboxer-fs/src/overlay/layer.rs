@@ -77,6 +77,11 @@ pub struct Origin {
 }
 
 impl Layer {
+    /// Makes `name` in a directory of the layer hide what the layers below have there.
+    pub fn hide(&self, dir: &Dir, name: &[u8]) -> Result<()> {
+        super::copier::make_whiteout(dir, name)
+    }
+
     /// Makes the directory `name` at the top hide what the layers below have under that name.
     pub fn make_opaque(&self, name: &str) -> Result<()> {
         let dir = self.root.open_dir(&sandboxer_core::model::RelPath::parse(name)?);

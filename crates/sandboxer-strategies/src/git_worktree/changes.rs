@@ -42,6 +42,21 @@ pub fn paths_of(entries: &[DiffEntry]) -> Vec<RelPath> {
     all.cloned().collect::<std::collections::BTreeSet<_>>().into_iter().collect()
 }
 
+impl Facts {
+    /// Uncommitted work of the user's where a commit of `entry` wants to write. What git does not keep is the engine's affair alone.
+    pub fn about(&self, work: &WorkTree<'_>, entry: &DiffEntry) -> Result<Option<Conflict>> {
+        if !is_kept(&entry.old) && !is_kept(&entry.new) {
+            return Ok(None);
+        }
+        for path in entry.from.iter().chain([&entry.path]) {
+            if let Some(reason) = self.in_the_way(work, path)? {
+                return Ok(Some(Conflict::new(path.clone(), reason)));
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// Whether git has a name for what is there.
 fn is_kept(node: &Option<Node>) -> bool {
     node.as_ref().is_some_and(|node| matches!(node.node_type, NodeType::File | NodeType::Symlink))
@@ -76,18 +91,8 @@ impl Source<'_> {
         self.journal.entries.iter().filter(files).map(|entry| entry.path.clone()).collect()
     }
 
-    /// Uncommitted work of the user's where the commit wants to write. What git does not keep is the engine's affair alone.
     fn in_the_way(&self, entry: &DiffEntry) -> Result<Option<Conflict>> {
-        let Some(work) = &self.work else { return Ok(None) };
-        if !is_kept(&entry.old) && !is_kept(&entry.new) {
-            return Ok(None);
-        }
-        for path in entry.from.iter().chain([&entry.path]) {
-            if let Some(reason) = self.facts.in_the_way(work, path)? {
-                return Ok(Some(Conflict::new(path.clone(), reason)));
-            }
-        }
-        Ok(None)
+        self.work.as_ref().map_or(Ok(None), |work| self.facts.about(work, entry))
     }
 
     /// What becomes of one entry.

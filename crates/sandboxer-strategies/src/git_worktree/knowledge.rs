@@ -269,9 +269,6 @@ pub struct Memory {
 
 impl History for Memory {
     fn is_safe(&self, path: &RelPath) -> Result<bool> {
-        if self.tip == self.spec.base {
-            return Ok(false);
-        }
         let facts = Facts::of(&self.spec, &self.ledger, self.tip.as_ref(), std::slice::from_ref(path))?;
         let root = Root::open(&self.spec.repository.work_tree)?;
         let work = WorkTree { root: &root, spec: &self.spec, home: &self.home };

@@ -1,10 +1,14 @@
 //! A new workspace of a checkout.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use sandboxer_core::contract::SandboxStrategy;
 use sandboxer_core::model::{PlanId, Resource, SandboxRef};
 use sandboxer_core::{Error, Result};
+use sandboxer_fs::manifest::Edits;
+use sandboxer_fs::overlay::layer::{Layer, Marks};
+use sandboxer_fs::overlay::space::OverlaySpec;
 use sandboxer_fs::root::Root;
 use sandboxer_git::git;
 use sandboxer_git::ledger::Ledger;
@@ -13,8 +17,9 @@ use sandboxer_git::private::{self, Seed, StatCheck};
 use sandboxer_git::repository::{Head, Repository};
 use serde_json::json;
 
+use super::laying::{self, Onto, Otherwise};
 use super::spec::{GitSpec, place};
-use super::{GitWorktree, PRIVATE, laying};
+use super::{GitWorktree, PRIVATE};
 use crate::copies::home_of;
 use crate::overlay::{Ground, is_overlay};
 
@@ -36,6 +41,16 @@ impl<'a> Wanted<'a> {
             clean: flag("clean").unwrap_or(false),
             ignored: flag("ignored").unwrap_or(true),
         }
+    }
+
+    /// Whether tracked files are to be those of a commit, whatever the checkout has.
+    pub fn other_files(&self) -> bool {
+        self.clean || self.from.is_some()
+    }
+
+    /// Whether the checkout's files are what is wanted.
+    fn is_what_is_there(&self) -> bool {
+        !self.other_files() && self.ignored
     }
 }
 
@@ -91,37 +106,42 @@ impl GitWorktree {
     pub(super) fn make(&self, plan: &PlanId, resource: &Resource) -> Result<SandboxRef> {
         let checkout = Checkout::look(&self.name, resource.path())?;
         checkout.refuse_unfit()?;
-        let wanted = Wanted::of(resource);
+        let mut wanted = Wanted::of(resource);
         let spec = spec_of(&checkout, &wanted, resource)?;
-        let sow = |stat: StatCheck, git_dir: &Path, home: &Path| sow(&checkout, &spec, stat, git_dir, home);
-        let overlaid = Ground { name: PRIVATE, sow: &|dir, home| sow(StatCheck::Full, dir, home) };
-        let made = self.files.make(plan, resource, Some(&overlaid))?;
-        let finished = self.finish_making(&made, &checkout, spec.clone(), &wanted, &sow);
-        if let Err(error) = finished {
+        // By another name it is still what is checked out.
+        wanted.from = wanted.from.filter(|_| !spec.has_target);
+        let sowing = Sowing { checkout: &checkout, spec: &spec, wanted: &wanted };
+        let laid = RefCell::new(Edits::new());
+        let sow = |dir: &Path, home: &Path| {
+            let upper = dir.parent().unwrap_or(dir);
+            let marks = OverlaySpec::load(home)?.map_or(Marks::User, |spec| spec.marks);
+            let (layer, original) = (Layer::open(upper, marks)?, Root::open(resource.path())?);
+            *laid.borrow_mut() = sowing.sow(StatCheck::Full, dir, home, &Onto::Layer(&layer, &original))?;
+            Ok(())
+        };
+        let made = self.files.make(plan, resource, Some(&Ground { name: PRIVATE, sow: &sow }))?;
+        if let Err(error) = self.finish_making(&made, &sowing, laid.into_inner()) {
             let _ = self.files.cleanup(&made);
             return Err(error);
         }
         Ok(self.dressed(made, &spec))
     }
 
-    fn finish_making(
-        &self,
-        made: &SandboxRef,
-        checkout: &Checkout,
-        mut spec: GitSpec,
-        wanted: &Wanted<'_>,
-        sow: &dyn Fn(StatCheck, &Path, &Path) -> Result<()>,
-    ) -> Result<()> {
+    fn finish_making(&self, made: &SandboxRef, sowing: &Sowing<'_>, mut laid: Edits) -> Result<()> {
         let home = home_of(made)?;
-        let tree = tree_of(made)?;
+        let tree = Root::open(tree_of(made)?)?;
         if !is_overlay(&home) {
-            Ground { name: PRIVATE, sow: &|dir, home| sow(StatCheck::Minimal, dir, home) }
-                .lay(&tree, &home)?;
+            let dir = tree.path().join(PRIVATE);
+            std::fs::create_dir(&dir).map_err(|e| Error::io("create directory", &dir, e))?;
+            laid = sowing.sow(StatCheck::Minimal, &dir, &home, &Onto::Copy(&tree))?;
         }
-        spec.index = private::index_stamp(&Root::open(&tree)?)?;
+        let spec = GitSpec { index: private::index_stamp(&tree)?, ..sowing.spec.clone() };
         spec.store_new(&home)?;
         self.keep_seed(&home)?;
-        self.lay_over(&home, &checkout.head, &spec, wanted)
+        if laid.is_empty() {
+            return Ok(());
+        }
+        self.files.open_space(&home, self.files.means())?.base()?.rewrite(laid)
     }
 
     /// The ref, in this strategy's name and with what there is to tell.
@@ -163,18 +183,26 @@ fn spec_of(checkout: &Checkout, wanted: &Wanted<'_>, resource: &Resource) -> Res
     })
 }
 
-/// Makes what the workspace has besides its files: the ledger, and the repository inside.
-fn sow(checkout: &Checkout, spec: &GitSpec, stat: StatCheck, git_dir: &Path, home: &Path) -> Result<()> {
-    let place = place(home);
-    std::fs::create_dir_all(&place).map_err(|e| Error::io("create directory", &place, e))?;
-    Ledger::create(&place, &spec.repository)?;
-    let objects = place.join("original");
-    // A link, so that another view of the filesystem can put the objects in its place.
-    std::os::unix::fs::symlink(spec.repository.objects(), &objects)
-        .or_else(|e| if e.kind() == std::io::ErrorKind::AlreadyExists { Ok(()) } else { Err(e) })
-        .map_err(|e| Error::io("create link", &objects, e))?;
-    private::sow(
-        &Seed {
+/// What a private repository is made from.
+struct Sowing<'a> {
+    checkout: &'a Checkout,
+    spec: &'a GitSpec,
+    wanted: &'a Wanted<'a>,
+}
+
+impl Sowing<'_> {
+    /// Makes what the workspace has besides its files: the ledger, and the repository inside. Where other files are wanted than the checkout has,
+    /// they are laid `onto` it.
+    fn sow(&self, stat: StatCheck, git_dir: &Path, home: &Path, onto: &Onto<'_>) -> Result<Edits> {
+        let (spec, place) = (self.spec, place(home));
+        std::fs::create_dir_all(&place).map_err(|e| Error::io("create directory", &place, e))?;
+        let ledger = Ledger::create(&place, &spec.repository)?;
+        let objects = place.join("original");
+        // A link, so that another view of the filesystem can put the objects in its place.
+        std::os::unix::fs::symlink(spec.repository.objects(), &objects)
+            .or_else(|e| if e.kind() == std::io::ErrorKind::AlreadyExists { Ok(()) } else { Err(e) })
+            .map_err(|e| Error::io("create link", &objects, e))?;
+        let seed = || Seed {
             git_dir: &spec.repository.git_dir,
             common_dir: &spec.repository.common_dir,
             format: spec.repository.format,
@@ -182,8 +210,17 @@ fn sow(checkout: &Checkout, spec: &GitSpec, stat: StatCheck, git_dir: &Path, hom
             base: spec.base.as_ref(),
             objects: &objects,
             stat,
-            refs: &checkout.refs,
-        },
-        git_dir,
-    )
+            refs: &self.checkout.refs,
+        };
+        private::sow(&seed(), git_dir)?;
+        if self.wanted.is_what_is_there() {
+            return Ok(Edits::new());
+        }
+        let work_tree = &spec.repository.work_tree;
+        if let Some(base) = spec.base.as_ref().filter(|_| self.wanted.other_files()) {
+            private::reset_index(git_dir, work_tree, base)?;
+        }
+        let otherwise = Otherwise::find(&spec.repository, self.wanted, spec.base.as_ref(), seed(), &place)?;
+        otherwise.lay(&ledger, onto)
+    }
 }

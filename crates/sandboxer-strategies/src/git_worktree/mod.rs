@@ -152,3 +152,7 @@ impl SandboxStrategy for GitWorktree {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
