@@ -22,9 +22,13 @@ use sandboxer_git::oid::Oid;
 use sandboxer_git::private::Seed;
 use sandboxer_git::repository::Repository;
 use sandboxer_git::settings;
+use serde::{Deserialize, Serialize};
 
+use super::GitWorktree;
 use super::knowledge::{LINK, PROGRAM};
 use super::making::Wanted;
+use super::spec::{GitSpec, load_laid};
+use crate::overlay::is_overlay;
 
 /// So many blobs are held at a time.
 const BATCH: usize = 256;
@@ -44,7 +48,7 @@ pub fn populated_submodules(repository: &Repository) -> Result<Vec<RelPath>> {
 }
 
 /// What is to be otherwise.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Otherwise {
     there: Vec<(RelPath, u32, Oid)>,
     gone: Vec<RelPath>,
@@ -76,6 +80,28 @@ impl Otherwise {
         Ok(found)
     }
 
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.there.is_empty() && self.gone.is_empty()
+    }
+
+    /// What of it `wanted` is about.
+    fn retain(&mut self, wanted: impl Fn(&RelPath) -> Result<bool>) -> Result<()> {
+        let mut kept = Self::default();
+        for one in std::mem::take(&mut self.there) {
+            if wanted(&one.0)? {
+                kept.there.push(one);
+            }
+        }
+        for path in std::mem::take(&mut self.gone) {
+            if wanted(&path)? {
+                kept.gone.push(path);
+            }
+        }
+        *self = kept;
+        Ok(())
+    }
+
     /// Lays it over what `to` is. Returns what the base has there from now on.
     pub fn lay(&self, ledger: &Ledger, to: &Onto<'_>) -> Result<Edits> {
         let mut edits = Edits::new();
@@ -101,13 +127,15 @@ pub enum Onto<'a> {
     Layer(&'a Layer, &'a Root),
     /// A copy of it.
     Copy(&'a Root),
+    /// What an overlay shows.
+    Mount(&'a Root),
 }
 
 impl Onto<'_> {
     fn root(&self) -> &Root {
         match self {
             Self::Layer(layer, _) => &layer.root,
-            Self::Copy(tree) => tree,
+            Self::Copy(tree) | Self::Mount(tree) => tree,
         }
     }
 
@@ -167,6 +195,37 @@ impl Onto<'_> {
         let copy = stamp.filter(|_| matches!(self, Self::Copy(_)));
         let base = stamp.map(sandboxer_fs::stamp::Stamp::at_unknown_time);
         Ok(Entry { name: name.to_vec(), base, copy, hash: content.map(ContentHash::of), ..Entry::default() })
+    }
+}
+
+impl GitWorktree {
+    /// What a rollback within `scope` cannot have from the original, because it was laid over that.
+    pub(super) fn laid_within(&self, home: &Path, scope: &[RelPath]) -> Result<Otherwise> {
+        // The ground of an overlay has it still.
+        if is_overlay(home) && scope.is_empty() {
+            return Ok(Otherwise::default());
+        }
+        let Some(mut laid) = load_laid(home)? else { return Ok(Otherwise::default()) };
+        let space = self.files.open_space(home, self.files.means())?;
+        let base = space.base()?;
+        laid.retain(|path| {
+            let is_meant = scope.is_empty() || scope.iter().any(|within| path.is_within(within));
+            // What was committed since is the original's.
+            let is_laid = |entry: &Entry| entry.base.is_some_and(|stamp| !stamp.is_known());
+            Ok(is_meant && base.find(path)?.as_ref().is_none_or(is_laid))
+        })?;
+        Ok(laid)
+    }
+
+    /// Lays it again.
+    pub(super) fn lay_again(&self, home: &Path, laid: &Otherwise) -> Result<()> {
+        if laid.is_empty() {
+            return Ok(());
+        }
+        let space = self.files.open_space(home, self.files.means())?;
+        let tree = &space.pair().copy;
+        let onto = if is_overlay(home) { Onto::Mount(tree) } else { Onto::Copy(tree) };
+        space.base()?.rewrite(laid.lay(&GitSpec::load(home)?.ledger(home)?, &onto)?)
     }
 }
 

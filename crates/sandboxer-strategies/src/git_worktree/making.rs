@@ -18,7 +18,7 @@ use sandboxer_git::repository::{Head, Repository};
 use serde_json::json;
 
 use super::laying::{self, Onto, Otherwise};
-use super::spec::{GitSpec, place};
+use super::spec::{GitSpec, place, store_laid};
 use super::{GitWorktree, PRIVATE};
 use crate::copies::home_of;
 use crate::overlay::{Ground, is_overlay};
@@ -221,6 +221,9 @@ impl Sowing<'_> {
             private::reset_index(git_dir, work_tree, base)?;
         }
         let otherwise = Otherwise::find(&spec.repository, self.wanted, spec.base.as_ref(), seed(), &place)?;
+        if !otherwise.is_empty() {
+            store_laid(home, &otherwise)?;
+        }
         otherwise.lay(&ledger, onto)
     }
 }

@@ -17,13 +17,13 @@ mod spec;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sandboxer_core::Result;
 use sandboxer_core::contract::{Capabilities, SandboxStrategy};
 use sandboxer_core::model::{
     Change, CheckpointId, CommitRequest, CommitResult, DiffView, PlanId, RelPath, Resource, RollbackResult,
     SandboxRef,
 };
 use sandboxer_core::registry::{StrategyContext, StrategyEntry, StrategyOptions};
+use sandboxer_core::{Error, Result};
 
 use crate::copies::{self, home_of};
 use crate::overlay::OverlayStrategy;
@@ -73,12 +73,19 @@ pub struct GitWorktree {
 impl GitWorktree {
     /// A strategy called `name`.
     pub fn new(name: &str, options: &StrategyOptions, context: &StrategyContext) -> Result<Self> {
-        Ok(Self {
-            name: name.to_owned(),
-            files: OverlayStrategy::new(name, options, context)?,
-            phases: Phases::default(),
-            held: Held::default(),
-        })
+        let mut options = options.clone();
+        let files = options.remove("files");
+        let overlay = OverlayStrategy::new(name, &options, context)?;
+        let files = match files.as_ref().map(|value| value.as_str()) {
+            None | Some(Some("overlay")) => overlay,
+            Some(Some("copy")) => overlay.without_mounts(),
+            Some(_) => {
+                return Err(Error::usage(format!(
+                    "option \"files\" of strategy {name:?} is \"overlay\" or \"copy\""
+                )));
+            }
+        };
+        Ok(Self { name: name.to_owned(), files, phases: Phases::default(), held: Held::default() })
     }
 
     /// The workspace that a resource's property `parked` names, brought up again.
@@ -118,8 +125,11 @@ impl SandboxStrategy for GitWorktree {
     }
 
     fn rollback(&self, sandbox: &SandboxRef) -> Result<RollbackResult> {
+        let (home, scope) = (home_of(sandbox)?, sandbox.scope()?);
+        let laid = self.laid_within(&home, &scope)?;
         let result = self.files.rollback(sandbox)?;
-        if sandbox.scope()?.is_empty() {
+        self.lay_again(&home, &laid)?;
+        if scope.is_empty() {
             self.reset_private(sandbox)?;
         }
         Ok(result)

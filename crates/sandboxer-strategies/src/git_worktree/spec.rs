@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::laying::Otherwise;
 use sandboxer_core::model::{CommitResult, OpId};
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::durable;
@@ -140,6 +141,21 @@ impl Plan {
     pub fn index_edits(&self) -> Vec<IndexEdit> {
         self.edits.iter().map(|e| IndexEdit { path: e.path.clone(), entry: e.after.clone() }).collect()
     }
+}
+
+/// Writes down what was laid over the original.
+pub fn store_laid(home: &Path, laid: &Otherwise) -> Result<()> {
+    let path = laid_file(home);
+    durable::write_lazily(&path, &to_json(&path, laid)?)
+}
+
+/// What was laid over the original, if anything was.
+pub fn load_laid(home: &Path) -> Result<Option<Otherwise>> {
+    read(&laid_file(home))
+}
+
+fn laid_file(home: &Path) -> PathBuf {
+    place(home).join("laid.json")
 }
 
 fn plan_file(home: &Path) -> PathBuf {

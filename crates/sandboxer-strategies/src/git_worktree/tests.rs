@@ -29,17 +29,17 @@ impl Drop for Scene {
     }
 }
 
-fn scratch_in(temp: &tempfile::TempDir, copied: bool) -> StrategyOptions {
-    // A scratch directory on a filesystem that cannot hold an upper: the overlay falls back to a copy.
-    let mut options = StrategyOptions::new();
-    if copied {
-        options.insert("scratch".to_owned(), json!(temp.path().join("repo/../scratch")));
-    }
-    options
-}
-
 impl Scene {
     fn new() -> Self {
+        Self::with(&StrategyOptions::new())
+    }
+
+    /// Its files are a copy.
+    fn copied() -> Self {
+        Self::with(&StrategyOptions::from([("files".to_owned(), json!("copy"))]))
+    }
+
+    fn with(options: &StrategyOptions) -> Self {
         let temp = tempfile::tempdir().unwrap();
         let repo = GitRepo::new(temp.path().join("repo"));
         let lines: String = (1..=40).map(|n| format!("{n}\n")).collect();
@@ -49,7 +49,7 @@ impl Scene {
         repo.commit_all("one");
         repo.write("out/cache", b"cached\n");
         let context = StrategyContext::quiet(temp.path().join("home"));
-        let strategy = GitWorktree::new(NAME, &scratch_in(&temp, false), &context).unwrap();
+        let strategy = GitWorktree::new(NAME, options, &context).unwrap();
         Self { temp, repo, strategy, sandbox: None }
     }
 
@@ -132,7 +132,10 @@ fn refusal(result: Result<impl std::fmt::Debug>) -> String {
 
 #[test]
 fn uncommitted_and_ignored_files_come_along_and_are_no_difference() {
-    let scene = Scene::new();
+    [Scene::new(), Scene::copied()].into_iter().for_each(come_along);
+}
+
+fn come_along(scene: Scene) {
     scene.repo.write("a", b"dirty\n");
     scene.repo.write("untracked", b"u\n");
     scene.repo.write("staged", b"s\n");
@@ -149,7 +152,10 @@ fn uncommitted_and_ignored_files_come_along_and_are_no_difference() {
 
 #[test]
 fn clean_leaves_uncommitted_work_behind() {
-    let scene = Scene::new();
+    [Scene::new(), Scene::copied()].into_iter().for_each(leave_work);
+}
+
+fn leave_work(scene: Scene) {
     scene.repo.write("a", b"dirty\n");
     scene.repo.write("untracked", b"u\n");
     std::fs::remove_file(scene.repo.path().join("dir/b")).unwrap();
@@ -164,6 +170,12 @@ fn clean_leaves_uncommitted_work_behind() {
     let found = conflicts(scene.commit());
     assert!(found[0].starts_with("a: "), "{found:?}");
     assert_eq!(scene.repo.read("a"), b"dirty\n");
+    let only = scene.sandbox().clone().scoped(&[RelPath::parse("dir").unwrap()]);
+    scene.strategy.rollback(&only).unwrap();
+    assert_eq!(
+        (scene.diff(), scene.inside().read("dir/b")),
+        (vec!["Modified a".to_owned()], b"b\n".to_vec())
+    );
     scene.strategy.rollback(scene.sandbox()).unwrap();
     assert_eq!(scene.diff(), [""; 0]);
     assert_eq!(scene.inside().status(), "");
@@ -171,7 +183,10 @@ fn clean_leaves_uncommitted_work_behind() {
 
 #[test]
 fn another_commit_can_be_begun_from_and_becomes_a_branch() {
-    let scene = Scene::new();
+    [Scene::new(), Scene::copied()].into_iter().for_each(begin_elsewhere);
+}
+
+fn begin_elsewhere(scene: Scene) {
     scene.repo.write("a", b"two\n");
     scene.repo.write("later/c", b"c\n");
     scene.repo.commit_all("two");
@@ -205,7 +220,11 @@ fn ignored_files_can_be_left_behind() {
 
 #[test]
 fn a_commit_is_one_of_the_branch_too() {
-    let scene = Scene::new().open();
+    [Scene::new(), Scene::copied()].into_iter().for_each(commit_to_branch);
+}
+
+fn commit_to_branch(scene: Scene) {
+    let scene = scene.open();
     let inside = scene.inside();
     inside.write("new", b"new\n");
     inside.git(&["add", "new"]);
@@ -260,7 +279,11 @@ fn kept_commits_are_merged_with_a_branch_that_has_moved() {
 
 #[test]
 fn what_both_changed_is_merged_if_it_is_committed() {
-    let scene = Scene::new().open();
+    [Scene::new(), Scene::copied()].into_iter().for_each(merge_committed);
+}
+
+fn merge_committed(scene: Scene) {
+    let scene = scene.open();
     let text = String::from_utf8(scene.repo.read("a")).unwrap();
     scene.inside().write("a", text.replace("35\n", "thirty-five\n").as_bytes());
     scene.repo.write("a", text.replace("3\n4\n", "3\nfour\n").as_bytes());
@@ -332,7 +355,11 @@ fn an_uncommitted_change_stays_one_when_it_is_merged_with() {
 
 #[test]
 fn a_commit_is_taken_back_and_made_again() {
-    let scene = Scene::new().open();
+    [Scene::new(), Scene::copied()].into_iter().for_each(take_back);
+}
+
+fn take_back(scene: Scene) {
+    let scene = scene.open();
     let first = scene.repo.head();
     scene.inside().write("new", b"new\n");
     std::fs::remove_file(scene.inside().path().join("dir/b")).unwrap();
@@ -393,7 +420,11 @@ fn a_detached_head_and_an_unborn_branch_take_commits() {
 
 #[test]
 fn checkpoints_hold_the_index_and_the_branch() {
-    let scene = Scene::new().open();
+    [Scene::new(), Scene::copied()].into_iter().for_each(checkpoint_index);
+}
+
+fn checkpoint_index(scene: Scene) {
+    let scene = scene.open();
     let inside = scene.inside();
     inside.write("staged", b"s\n");
     inside.git(&["add", "staged"]);

@@ -64,6 +64,10 @@ impl OverlayStrategy {
         refuse_submounts(&spec.original, &spec.patterns)?;
         let mut ways = vec![Marks::Trusted, Marks::User];
         let mut reasons = Vec::new();
+        if !self.mounts_anything {
+            ways.clear();
+            reasons.push("a copy is asked for".to_owned());
+        }
         for root in self.scratch_roots(&spec.original) {
             let mut left = Vec::new();
             for marks in ways {

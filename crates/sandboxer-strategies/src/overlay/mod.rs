@@ -73,6 +73,8 @@ pub struct OverlayStrategy {
     /// A file cannot be the lower layer of an overlay: a single one is copied.
     single_files: CopyStrategy,
     phases: Phases,
+    /// Whether overlays are tried at all.
+    mounts_anything: bool,
 }
 
 impl OverlayStrategy {
@@ -86,7 +88,13 @@ impl OverlayStrategy {
             single_files: CopyStrategy::new(name, Mode::Bytes, options, context)?,
             context: context.clone(),
             phases: Phases::default(),
+            mounts_anything: true,
         })
+    }
+
+    /// The same strategy, always as a copy.
+    pub(crate) fn without_mounts(self) -> Self {
+        Self { mounts_anything: false, ..self }
     }
 
     /// The strategy of a workspace that is a copy.
