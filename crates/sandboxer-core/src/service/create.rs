@@ -37,6 +37,10 @@ const MADE_FOR: &str = "sandbox";
 /// The property that tells a strategy what that sandbox is called.
 const CALLED: &str = "sandbox_name";
 
+/// The properties that only mean something where there are branches, with the flags that set them.
+const BRANCH_OPTIONS: [(&str, &str); 3] =
+    [("from", "--from"), ("clean", "--clean"), ("ignored", "--no-ignored")];
+
 /// Marks the ref of a workspace that no strategy has made yet.
 const UNMADE: &str = "unmade";
 
@@ -87,6 +91,7 @@ impl SandboxManager {
             taken.insert(name.clone());
             workspaces.push(self.design_workspace(request, &plan_id, name, resource)?);
         }
+        self.settle_branch_options(&mut workspaces)?;
         Ok(Sandbox {
             id: SandboxId::generate(),
             name: String::new(),
@@ -122,6 +127,28 @@ impl SandboxManager {
             reason: choice.reason,
             sandbox_ref,
         })
+    }
+
+    /// Options on branches are for those workspaces that have any, and somebody has to have one.
+    fn settle_branch_options(&self, workspaces: &mut [Workspace]) -> Result<()> {
+        let (mut given, mut of_use) = (None, false);
+        for workspace in workspaces {
+            let strategy = workspace.requested_strategy.as_str();
+            let branches = self.parts.registry.get(strategy)?.capabilities.branches;
+            for (key, flag) in BRANCH_OPTIONS {
+                if workspace.resource.properties.contains_key(key) {
+                    of_use |= branches;
+                    given.get_or_insert((flag, strategy.to_owned()));
+                    if !branches {
+                        workspace.resource.properties.remove(key);
+                    }
+                }
+            }
+        }
+        match given {
+            Some((flag, strategy)) if !of_use => Err(no_branches(flag, &strategy)),
+            _ => Ok(()),
+        }
     }
 
     /// One attempt. `None` where another process was in the middle of something with the same plan: look again.
@@ -309,6 +336,13 @@ fn refuse_nested(resources: &[(Option<String>, Resource)]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn no_branches(flag: &str, strategy: &str) -> Error {
+    Error::Usage {
+        message: format!("{flag} is for git checkouts, and strategy {strategy} knows nothing of git"),
+        hint: Some("name a checkout, and no other strategy than git_worktree; or leave it out".to_owned()),
+    }
 }
 
 /// Only taking up what is parked, and refreshing, name the workspace that is meant: from a caller, it would be anybody's.

@@ -9,6 +9,7 @@ mod conflicts;
 mod diffs;
 mod error;
 mod exit;
+mod git;
 mod hunks;
 mod json;
 mod notices;

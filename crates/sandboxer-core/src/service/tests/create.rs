@@ -331,3 +331,23 @@ fn a_caller_cannot_have_a_parked_workspace_brought_back() {
     assert!(matches!(refused, Err(Error::Usage { .. })));
     assert!(manager.list(true).unwrap().is_empty());
 }
+
+#[test]
+fn options_on_branches_need_something_that_has_them() {
+    let world = World::new();
+    let resource = world.resource("proj");
+    for (key, value, flag) in [
+        ("from", json!("main"), "--from"),
+        ("clean", json!(true), "--clean"),
+        ("ignored", json!(false), "--no-ignored"),
+    ] {
+        let mut request = request(&[&resource]);
+        request.inputs[0].properties.insert(key.to_owned(), value);
+        let refusal = world.manager().get_or_create_sandbox(&request).unwrap_err();
+        assert!(
+            matches!(&refusal, Error::Usage { message, hint: Some(_) } if message.contains(flag)),
+            "{refusal:?}"
+        );
+    }
+    assert!(world.manager().list(true).unwrap().is_empty());
+}

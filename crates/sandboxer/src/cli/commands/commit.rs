@@ -1,13 +1,14 @@
 use std::ffi::OsString;
 
 use sandboxer_core::Error;
-use sandboxer_core::model::{CommitRequest, DiffEntry, OnConflict};
+use sandboxer_core::model::{CommitRequest, DiffEntry, History, OnConflict};
 use sandboxer_core::service::{Sandbox, TargetCommit};
 
 use super::{TargetArg, rel_paths};
 use crate::cli::conflicts::{self, Attempt, ConflictArgs};
 use crate::cli::diffs;
 use crate::cli::error::CliError;
+use crate::cli::git;
 use crate::cli::hunks::{self, Purpose, SelectionArgs};
 use crate::cli::json::{CommitDocument, Summary};
 use crate::cli::output::{self, Ui, count, shell_word};
@@ -20,7 +21,9 @@ use crate::cli::{Outcome, exit};
 /// Refuses with exit code 3, and writes nothing, where the original has changed since the sandbox was made. Either
 /// everything that was selected is written or nothing is, also when the machine stops in the middle. The sandbox stays
 /// open, and what was committed is its new base; `sandbox undo` takes it back. Paths that a careful person should look at
-/// first are flagged, and refused with exit code 5 unless you say --accept-flags.
+/// first are flagged, and refused with exit code 5 unless you say --accept-flags. In a git checkout it is a commit on the branch that is checked out, with
+/// -m as its message; what you have changed there yourself and not committed stays as it is. With --to it is only a branch, for review: neither files
+/// nor index change, and the work stays pending in the sandbox.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -29,6 +32,8 @@ Examples:
   sandbox commit try -p src                            Choose hunk by hunk
   sandbox commit try --digest \"$(sandbox diff try --json | jq -r .digest)\"   Only what was reviewed
   sandbox commit try --on-conflict merge               Merge with what the original has now
+  sandbox commit try --to review -m 'new parser'       Git: only leave it as a branch, for review
+  sandbox commit try --keep-commits                    Git: keep the commits that were made inside
   sandbox commit try --dry-run                         Only tell what would be done
   sandbox commit try --if 'paths=src/**; max-files=50; no-flags'      Only what is harmless")]
 pub struct Args {
@@ -39,12 +44,14 @@ pub struct Args {
     paths: Vec<OsString>,
     #[command(flatten)]
     selection: SelectionArgs,
-    /// Why; kept in the log
+    /// Why; kept in the log, and the message of a git commit
     #[arg(short, long)]
     message: Option<String>,
     /// Refuse (exit 5) unless this is the digest of exactly what is to be committed
     #[arg(long)]
     digest: Option<String>,
+    #[command(flatten)]
+    revision: RevisionArgs,
     #[command(flatten)]
     conflicts: ConflictArgs,
     #[command(flatten)]
@@ -52,6 +59,21 @@ pub struct Args {
     /// Check everything and tell what would be committed, but write nothing
     #[arg(long, conflicts_with = "write_conflicts")]
     dry_run: bool,
+}
+
+/// What becomes of it in a git repository.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Git checkouts")]
+struct RevisionArgs {
+    /// Only leave it as this branch, for review; the checkout is not touched
+    #[arg(long, value_name = "BRANCH")]
+    to: Option<String>,
+    /// Keep the commits that were made in the sandbox; one more has what is in none of them
+    #[arg(long, conflicts_with = "squash")]
+    keep_commits: bool,
+    /// Make one commit of everything, whatever was committed in the sandbox [default]
+    #[arg(long)]
+    squash: bool,
 }
 
 /// What was selected, as it is typed again; hunks as the files they are in.
@@ -66,6 +88,8 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         message: args.message.clone(),
         digest: args.digest.clone(),
         on_conflict: args.conflicts.read()?,
+        branch: args.revision.to.clone(),
+        history: if args.revision.keep_commits { History::Keep } else { History::Squash },
         ..CommitRequest::default()
     };
     let session = app.open()?;
@@ -94,7 +118,7 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     match (app.ui.json, args.dry_run) {
         (true, true) => app.ui.document(&CommitDocument::tried(&target.sandbox, &commit))?,
         (true, false) => app.ui.document(&CommitDocument::new(&target.sandbox, &commit))?,
-        (false, true) => tell_tried(&mut app.ui, &target.sandbox, &commit)?,
+        (false, true) => tell_tried(&mut app.ui, &target.sandbox, &request, &commit)?,
         (false, false) => tell(&mut app.ui, &target.sandbox, &request, &commit)?,
     }
     Ok(exit_code(&commit))
@@ -113,6 +137,9 @@ fn tell(
     request: &CommitRequest,
     commit: &TargetCommit,
 ) -> Result<(), CliError> {
+    if let Some(branch) = &request.branch {
+        return tell_left(ui, sandbox, branch, commit);
+    }
     ui.line(sentence(sandbox, commit))?;
     ui.flush()?;
     tell_notices(ui, commit);
@@ -120,6 +147,32 @@ fn tell(
         tell_next(ui, &shell_word(&sandbox.name), request, commit);
     }
     Ok(())
+}
+
+/// What was left as a branch, for people. It is still pending, and there is nothing to take back: a branch is deleted.
+fn tell_left(ui: &mut Ui, sandbox: &Sandbox, branch: &str, commit: &TargetCommit) -> Result<(), CliError> {
+    let is_new = git::revisions(commit).next().is_some();
+    match summary(commit).total {
+        0 => ui.line(sentence(sandbox, commit))?,
+        _ if !is_new => ui.line(format_args!("branch {} has all of it already", output::name(branch)))?,
+        total => ui.line(left_sentence("left", total, sandbox, branch, commit))?,
+    }
+    ui.flush()?;
+    tell_notices(ui, commit);
+    if is_new {
+        git::tell_review(ui, sandbox, commit, branch);
+        ui.next("still pending here:", &format!("sandbox diff {}", shell_word(&sandbox.name)));
+    }
+    Ok(())
+}
+
+fn left_sentence(verb: &str, total: usize, sandbox: &Sandbox, branch: &str, commit: &TargetCommit) -> String {
+    let (name, changes) = (output::name(&sandbox.name), count(total, "change"));
+    let on = match git::named_on_branch(commit) {
+        Some(named) => named,
+        None => format!(" on branch {}", output::name(branch)),
+    };
+    format!("{verb} {changes} of {name}{on}; the checkout is untouched")
 }
 
 /// The way back and the way on. Nobody is told to remove a sandbox in which something may still be pending.
@@ -136,8 +189,18 @@ fn tell_next(ui: &Ui, name: &str, request: &CommitRequest, commit: &TargetCommit
 }
 
 /// What would be committed, for people: the same sentence, and all that can be known of it.
-fn tell_tried(ui: &mut Ui, sandbox: &Sandbox, commit: &TargetCommit) -> Result<(), CliError> {
-    ui.line(sentence_with("would commit", sandbox, commit))?;
+fn tell_tried(
+    ui: &mut Ui,
+    sandbox: &Sandbox,
+    request: &CommitRequest,
+    commit: &TargetCommit,
+) -> Result<(), CliError> {
+    match (&request.branch, summary(commit).total) {
+        (Some(branch), total @ 1..) => {
+            ui.line(left_sentence("would leave", total, sandbox, branch, commit))?
+        }
+        _ => ui.line(sentence_with("would commit", sandbox, commit))?,
+    }
     for entry in commit.workspaces.iter().flat_map(|(_, result)| &result.entries) {
         // It is dealt with: that the original has changed as well is no longer in the way.
         let entry = DiffEntry { moved: false, ..entry.clone() };
@@ -169,7 +232,9 @@ fn sentence_with(verb: &str, sandbox: &Sandbox, commit: &TargetCommit) -> String
     let (summary, name) = (summary(commit), output::name(&sandbox.name));
     match summary.total {
         0 => format!("nothing to commit in {name}"),
-        total => format!("{verb} {} of {name}: {}", count(total, "change"), summary.text()),
+        total => {
+            format!("{verb} {} of {name}{}: {}", count(total, "change"), git::named(commit), summary.text())
+        }
     }
 }
 

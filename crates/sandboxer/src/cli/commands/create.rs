@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sandboxer_core::config::parse_ttl;
@@ -8,6 +7,7 @@ use serde_json::Value;
 
 use super::get::describe;
 use crate::cli::error::CliError;
+use crate::cli::git::{self, CheckoutArgs};
 use crate::cli::json::SandboxDocument;
 use crate::cli::output::{self, shell_word};
 use crate::cli::session::{App, Session, current_dir, typed};
@@ -24,6 +24,7 @@ Examples:
   sandbox create ~/proj --name try --ttl 2h       Named, and gone in two hours if nothing is pending
   sandbox create --exclude target --exclude '*.o' Leave build output out
   sandbox create --input app=./app --input conf=/etc/app.conf
+  sandbox create --clean --from v1.2              A git checkout: without what is uncommitted, from a tag
   sandbox create --plan fix-123 --json            The same sandbox for each call with this plan")]
 pub struct Args {
     /// Directories or files [default: the current directory]
@@ -53,6 +54,8 @@ pub struct Args {
     /// Not what matches; can be repeated
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
+    #[command(flatten)]
+    checkout: CheckoutArgs,
     #[command(flatten)]
     consumer: ConsumerArgs,
 }
@@ -116,7 +119,8 @@ impl Args {
     fn input(&self, name: Option<String>, resource: &Path) -> Result<Input, CliError> {
         let patterns = [("include", &self.include), ("exclude", &self.exclude)];
         let given = patterns.into_iter().filter(|(_, list)| !list.is_empty());
-        let properties = given.map(|(key, list)| (key.to_owned(), Value::from(list.clone()))).collect();
+        let mut properties = self.checkout.properties();
+        properties.extend(given.map(|(key, list)| (key.to_owned(), Value::from(list.clone()))));
         Ok(Input { name, location: location(resource)?, properties })
     }
 }
@@ -131,11 +135,6 @@ pub fn location(resource: &Path) -> Result<String, CliError> {
         ))
         .on(resource)
     })
-}
-
-/// An input without properties.
-pub fn plain_input(resource: &Path) -> Result<Input, CliError> {
-    Ok(Input { name: None, location: location(resource)?, properties: BTreeMap::new() })
 }
 
 fn split_input(text: &str) -> Result<(&str, &str), CliError> {
@@ -164,7 +163,8 @@ fn project_start(inputs: &[Input]) -> Result<PathBuf, CliError> {
 fn tell(app: &mut App, created: &Created) -> Outcome {
     let sandbox = &created.sandbox;
     if app.ui.json {
-        app.ui.document(&SandboxDocument::new(sandbox, created.created, &created.message))?;
+        let document = SandboxDocument::new(sandbox, created.created, &created.message);
+        app.ui.document(&document.with_git(git::about_all(sandbox)))?;
         return Ok(exit::OK);
     }
     describe(&mut app.ui, sandbox, &[])?;
@@ -210,7 +210,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("f");
         std::fs::write(&file, "").unwrap();
-        let start = |path: &Path| project_start(&[plain_input(path).unwrap()]).unwrap();
+        let input = |path: &Path| Input {
+            name: None,
+            location: location(path).unwrap(),
+            properties: Default::default(),
+        };
+        let start = |path: &Path| project_start(&[input(path)]).unwrap();
         assert_eq!(start(dir.path()), dir.path());
         assert_eq!(start(&file), dir.path());
         assert_eq!(start(Path::new("/no/such/thing")), std::env::current_dir().unwrap());

@@ -3,6 +3,7 @@ use sandboxer_core::service::{Sandbox, Workspace};
 
 use super::TargetArg;
 use crate::cli::error::CliError;
+use crate::cli::git;
 use crate::cli::json::SandboxDocument;
 use crate::cli::notices;
 use crate::cli::output::{self, Ui, age, expiry, style};
@@ -25,7 +26,8 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     let sandbox = session.find_any(&args.target.id)?.sandbox;
     let notices = notices::brought_up(&session.manager, &sandbox);
     if app.ui.json {
-        app.ui.document(&SandboxDocument::with_notices(&sandbox, &notices))?;
+        let document = SandboxDocument::with_notices(&sandbox, &notices);
+        app.ui.document(&document.with_git(git::about_all(&sandbox)))?;
     } else {
         describe(&mut app.ui, &sandbox, &notices)?;
     }
@@ -42,8 +44,12 @@ pub fn describe(ui: &mut Ui, sandbox: &Sandbox, notices: &[Vec<String>]) -> Resu
     field(ui, "plan", output::name(sandbox.plan_id.as_str()))?;
     let consumer = &sandbox.consumer;
     field(ui, "consumer", output::name(format!("{} {}", consumer.actor_type, consumer.project)))?;
+    let abouts = git::about_all(sandbox);
     for (index, workspace) in sandbox.workspaces.iter().enumerate() {
         describe_workspace(ui, workspace, sandbox.workspaces.len() > 1)?;
+        for (name, value) in abouts.get(index).into_iter().flatten().flat_map(git::lines) {
+            field(ui, name, value)?;
+        }
         for notice in notices.get(index).into_iter().flatten() {
             field(ui, "notice", output::sentence(notice))?;
         }

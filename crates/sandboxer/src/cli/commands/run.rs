@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use sandboxer_core::Error;
 use sandboxer_core::model::{CommitRequest, OnConflict, PlanId};
 use sandboxer_core::policy::CommitRules;
-use sandboxer_core::service::{CreateRequest, InUse, Target, TargetCommit, TargetDiff, Uncommitted};
+use sandboxer_core::service::{CreateRequest, InUse, Input, Target, TargetCommit, TargetDiff, Uncommitted};
 use serde::Serialize;
 
 use super::commit;
-use super::create::{ConsumerArgs, plain_input};
+use super::create::{ConsumerArgs, location};
 use crate::cli::child::{self, Ended, Job};
 use crate::cli::conflicts::{self, Attempt, ConflictArgs};
 use crate::cli::diffs;
 use crate::cli::error::{CliError, Kind};
+use crate::cli::git::{self, CheckoutArgs};
 use crate::cli::json::DiffDocument;
 use crate::cli::output::{self, count, style};
 use crate::cli::rules::{self, RuleArgs};
@@ -57,6 +58,8 @@ pub struct Args {
     /// The piece of work it belongs to; its open sandbox of this directory is used again
     #[arg(long)]
     plan: Option<String>,
+    #[command(flatten)]
+    checkout: CheckoutArgs,
     #[command(flatten)]
     conflicts: ConflictArgs,
     #[command(flatten)]
@@ -129,7 +132,11 @@ fn prepare(app: &App, args: &Args) -> Result<Run, CliError> {
     let session = app.open_at(directory)?;
     let rules = args.rules.read(&session.settings)?;
     let request = CreateRequest {
-        inputs: vec![plain_input(directory)?],
+        inputs: vec![Input {
+            name: None,
+            location: location(directory)?,
+            properties: args.checkout.properties(),
+        }],
         strategy: args.strategy.clone(),
         no_fallback: false,
         plan: args.plan.as_deref().map(PlanId::from_string),
@@ -154,6 +161,9 @@ impl Run {
         if self.session.manager.registry().get(strategy)?.capabilities.isolates {
             app.ui
                 .note(format_args!("isolated by {strategy}: files below this directory only, nothing else"));
+            if git::about(workspace).is_some() {
+                app.ui.note(git::NOT_CONTAINED);
+            }
             return Ok(());
         }
         if args.strategy.is_none() {

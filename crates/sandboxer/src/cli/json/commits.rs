@@ -1,11 +1,12 @@
 //! What was done, as JSON: commits, what takes them back, and entries of the log.
 
-use sandboxer_core::model::{CommitResult, Notice};
+use sandboxer_core::model::{CommitResult, Notice, Revision};
 use sandboxer_core::service::{Operation, Sandbox, TargetCommit, Undone};
 use serde::Serialize;
 
 use super::{EntryDocument, PathText, Summary, entry};
 use crate::cli::conflicts::Detail;
+use crate::cli::git;
 
 /// `commit`.
 #[derive(Serialize)]
@@ -23,6 +24,18 @@ pub struct CommitDocument<'a> {
     conflicts: Vec<Detail>,
     #[serde(skip_serializing_if = "Option::is_none")]
     undo_bytes: Option<u64>,
+    /// What the top level repeats of a commit in one workspace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<&'a Revision>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    revisions: Vec<RevisionDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct RevisionDocument<'a> {
+    workspace: &'a str,
+    #[serde(flatten)]
+    revision: &'a Revision,
 }
 
 #[derive(Serialize)]
@@ -41,6 +54,12 @@ impl<'a> CommitDocument<'a> {
             |(name, result): &'a (String, CommitResult)| result.entries.iter().map(move |e| entry(name, e));
         let notices =
             |(name, result): &'a (String, CommitResult)| result.notices.iter().map(move |n| notice(name, n));
+        let only = match commit.workspaces.as_slice() {
+            [(_, result)] => result.revision.as_ref(),
+            _ => None,
+        };
+        let named =
+            |(workspace, revision): (&'a String, &'a Revision)| RevisionDocument { workspace, revision };
         Self {
             sandbox_id: sandbox.id.as_str(),
             name: &sandbox.name,
@@ -52,6 +71,8 @@ impl<'a> CommitDocument<'a> {
             notices: results().flat_map(notices).collect(),
             conflicts: results().flat_map(|(_, result)| &result.conflicts).map(Detail::of).collect(),
             undo_bytes: results().map(|(_, result)| result.undo_bytes).sum(),
+            revision: only,
+            revisions: git::revisions(commit).map(named).collect(),
         }
     }
 

@@ -10,6 +10,7 @@ use data_encoding::BASE64;
 use jiff::Timestamp;
 use sandboxer_core::model::{CheckpointResult, DiffEntry, DiffKind, Node, NodeType, RelPath, RollbackResult};
 use sandboxer_core::service::{Consumer, Operation, Sandbox, SandboxState, TargetDiff, Workspace};
+use sandboxer_strategies::git_worktree::About;
 use serde::Serialize;
 
 use super::output;
@@ -60,6 +61,8 @@ pub struct SandboxDocument<'a> {
     consumer: &'a Consumer,
     #[serde(flatten)]
     only: Option<Isolation<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    git: Option<About>,
     workspaces: Vec<WorkspaceDocument<'a>>,
 }
 
@@ -72,6 +75,8 @@ pub struct WorkspaceDocument<'a> {
     reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     notices: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    git: Option<About>,
 }
 
 /// What the top level repeats of a sandbox's only workspace.
@@ -109,6 +114,7 @@ impl<'a> SandboxDocument<'a> {
             expires_at: sandbox.expires_at,
             consumer: &sandbox.consumer,
             only,
+            git: None,
             workspaces: sandbox.workspaces.iter().map(workspace).collect(),
         }
     }
@@ -125,6 +131,17 @@ impl<'a> SandboxDocument<'a> {
             workspace.notices = Some(notices.clone());
         }
         document
+    }
+
+    /// The same with where each workspace stands in its git repository, as far as it has one.
+    pub fn with_git(mut self, abouts: Vec<Option<About>>) -> Self {
+        if let [only] = abouts.as_slice() {
+            self.git.clone_from(only);
+        }
+        for (workspace, about) in self.workspaces.iter_mut().zip(abouts) {
+            workspace.git = about;
+        }
+        self
     }
 }
 
@@ -149,6 +166,7 @@ fn workspace(workspace: &Workspace) -> WorkspaceDocument<'_> {
         isolation: isolation(workspace),
         reason: &workspace.reason,
         notices: None,
+        git: None,
     }
 }
 
