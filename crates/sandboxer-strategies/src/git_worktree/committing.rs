@@ -123,7 +123,13 @@ impl GitWorktree {
             Some(undone) => plan_undo(home, &memory.spec, &undone)?,
             None => self.plan_commit(home, space, memory, request, &journal)?,
         };
-        let Some((mut plan, notices)) = plan else { return Ok(Vec::new()) };
+        let Some((mut plan, notices)) = plan else {
+            // The branch has it all: what is staged is for no checkout.
+            if request.branch.is_some() {
+                space.abort()?;
+            }
+            return Ok(Vec::new());
+        };
         (plan.operation, plan.digest) = (sandbox.operation(), journal.digest.clone());
         if request.branch.is_some() {
             let revision = Some(revision_of(&plan));

@@ -152,10 +152,11 @@ fn tell(
 /// What was left as a branch, for people. It is still pending, and there is nothing to take back: a branch is deleted.
 fn tell_left(ui: &mut Ui, sandbox: &Sandbox, branch: &str, commit: &TargetCommit) -> Result<(), CliError> {
     let is_new = git::revisions(commit).next().is_some();
-    match summary(commit).total {
-        0 => ui.line(sentence(sandbox, commit))?,
-        _ if !is_new => ui.line(format_args!("branch {} has all of it already", output::name(branch)))?,
-        total => ui.line(left_sentence("left", total, sandbox, branch, commit))?,
+    match (is_new, output::name(&sandbox.name)) {
+        (true, _) => ui.line(left_sentence("left", sandbox, branch, commit))?,
+        (false, name) => {
+            ui.line(format_args!("nothing in {name} that branch {} does not have", output::name(branch)))?;
+        }
     }
     ui.flush()?;
     tell_notices(ui, commit);
@@ -166,8 +167,8 @@ fn tell_left(ui: &mut Ui, sandbox: &Sandbox, branch: &str, commit: &TargetCommit
     Ok(())
 }
 
-fn left_sentence(verb: &str, total: usize, sandbox: &Sandbox, branch: &str, commit: &TargetCommit) -> String {
-    let (name, changes) = (output::name(&sandbox.name), count(total, "change"));
+fn left_sentence(verb: &str, sandbox: &Sandbox, branch: &str, commit: &TargetCommit) -> String {
+    let (name, changes) = (output::name(&sandbox.name), count(summary(commit).total, "change"));
     let on = match git::named_on_branch(commit) {
         Some(named) => named,
         None => format!(" on branch {}", output::name(branch)),
@@ -196,9 +197,7 @@ fn tell_tried(
     commit: &TargetCommit,
 ) -> Result<(), CliError> {
     match (&request.branch, summary(commit).total) {
-        (Some(branch), total @ 1..) => {
-            ui.line(left_sentence("would leave", total, sandbox, branch, commit))?
-        }
+        (Some(branch), 1..) => ui.line(left_sentence("would leave", sandbox, branch, commit))?,
         _ => ui.line(sentence_with("would commit", sandbox, commit))?,
     }
     for entry in commit.workspaces.iter().flat_map(|(_, result)| &result.entries) {
