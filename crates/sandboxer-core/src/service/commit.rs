@@ -17,6 +17,9 @@ use crate::policy::CommitRules;
 use crate::store::OperationEnd;
 use crate::{Error, Result};
 
+/// The detail of a commit that only leaves a branch, and changes nothing that could be taken back.
+pub(super) const BRANCH: &str = "branch";
+
 /// How a commit is recorded, so that recovery knows what was under way.
 pub(super) const WHOLE: &str = "whole";
 pub(super) const TWO_PHASE: &str = "two_phase";
@@ -69,8 +72,11 @@ impl SandboxManager {
         let (_lock, target) = self.lock_open(target)?;
         self.check_abilities(&target, request, dry_run)?;
         self.check_paths(&target, &request.paths)?;
-        let details =
+        let mut details =
             json!({"mode": mode_of(&target), "workspaces": names(&target), "message": request.message});
+        if let Some(branch) = &request.branch {
+            details[BRANCH] = json!(branch);
+        }
         let operation = new_operation(&target.sandbox.id, "commit", details);
         let target = logged_as(target, &operation.id, None);
         self.undertake(Undertaking { target, request, rules, operation, dry_run })

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::commit::BRANCH;
 use super::manager::counted;
 use super::{Operation, PerWorkspace};
 use crate::model::{CommitResult, DiffEntry, DiffKind};
@@ -28,7 +29,11 @@ pub(super) fn commit_end(
     }
     details["undo_bytes"] = undo_bytes(results).map_or(Value::Null, Value::from);
     let entries = results.iter().map(|(_, result)| result.entries.len()).sum();
-    let done = if operation.kind == "undo" { "taken back" } else { "committed" };
+    let done = match (operation.kind.as_str(), details[BRANCH].as_str()) {
+        ("undo", _) => "taken back".to_owned(),
+        (_, Some(branch)) => format!("left on branch {branch}"),
+        _ => "committed".to_owned(),
+    };
     let mut summary = format!("{} {done}", counted(entries, "path"));
     if entries > 0 {
         summary = format!("{summary}: {}", in_words(&details["counts"]));

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::commit::{Undertaking, logged_as, mode_of, names, undone_by};
+use super::commit::{BRANCH, Undertaking, logged_as, mode_of, names, undone_by};
 use super::manager::SandboxManager;
 use super::manager::new_operation;
 use super::{Operation, Sandbox, SandboxState, Target, Undone};
@@ -175,6 +175,15 @@ impl SandboxManager {
 
 fn check_undoable(operation: &Operation) -> Result<()> {
     let id: &OpId = &operation.id;
+    if let Some(branch) = operation.details[BRANCH].as_str() {
+        return Err(Error::Refused {
+            reason: format!("{id} only left branch {branch}, and changed nothing that could be taken back"),
+            hint: Some(
+                "delete the branch with `git branch -D`; what is on it is still pending in the sandbox"
+                    .to_owned(),
+            ),
+        });
+    }
     let reason = match (operation.kind.as_str(), operation.state.as_str()) {
         ("commit" | "undo", "done" | "recovered") => return Ok(()),
         ("commit" | "undo", "undone") => format!("{id} is taken back already"),

@@ -102,15 +102,17 @@ impl Store {
     pub fn last_commit(&self, sandbox: Option<&SandboxId>) -> Result<Option<Operation>> {
         let condition = "WHERE kind = 'commit' AND state IN ('done', 'recovered')
                          AND (?1 IS NULL OR sandbox_id = ?1) AND json_array_length(details, '$.paths') > 0
+                         AND json_extract(details, '$.branch') IS NULL
                          ORDER BY seq DESC LIMIT 1";
         let found =
             self.read("read the log", |c| select(c, condition, params![sandbox.map(SandboxId::as_str)]))?;
         Ok(found.into_iter().next())
     }
 
-    /// Commits and undos that ended after `operation`, oldest first.
+    /// Commits and undos that ended after `operation`, oldest first; not those that only left a branch.
     pub fn commits_since(&self, operation: &OpId) -> Result<Vec<Operation>> {
         let condition = "WHERE kind IN ('commit', 'undo') AND state IN ('done', 'recovered')
+                         AND json_extract(details, '$.branch') IS NULL
                          AND seq > (SELECT seq FROM operations WHERE id = ?1) ORDER BY seq";
         self.read("read the log", |c| select(c, condition, [operation.as_str()]))
     }

@@ -10,10 +10,12 @@ use std::path::Path;
 
 use sandboxer_core::Error;
 use sandboxer_core::model::{OnConflict, OpId, RelPath};
+use sandboxer_strategies::git_worktree;
 use serde::Serialize;
 
 use super::conflicts::{self, Attempt, Detail};
 use super::exit;
+use super::git;
 use super::json::PathText;
 use super::output::{self, Ui, shell_word, style};
 use super::rules::{self, FailedRule};
@@ -340,6 +342,12 @@ fn hints_of(error: &Error) -> Vec<String> {
         }
         Error::Uncommittable { entries } => uncommittable_hints(entries),
         Error::RulesFailed { failures, .. } => rules::hints(failures),
+        Error::Unavailable { strategy, .. } if strategy == git_worktree::NAME => {
+            vec![format!(
+                "install git {}, or use `--strategy overlay`, which knows nothing of git",
+                git::OLDEST
+            )]
+        }
         Error::Unsupported { .. } | Error::Unavailable { .. } => {
             vec!["`sandbox doctor` shows which strategies work here, and why not".to_owned()]
         }

@@ -15,7 +15,10 @@ use super::output::{self, Ui, count, shell_word};
 const SHOWN: usize = 10;
 
 /// What a command that runs in a sandbox of a checkout can reach all the same.
-pub const NOT_CONTAINED: &str = "the repository's objects are shared with the sandbox, to be read: a command that reaches out of the sandbox's directory can still write to them, and to the repository, as any of your programs can";
+pub const NOT_CONTAINED: &str = "not protected yet: the sandbox reads the objects of your repository as alternates, and a command that reaches outside of the sandbox's directory can write to that repository as any program of yours can";
+
+/// The git that is needed, in words.
+pub const OLDEST: &str = "2.30 or newer";
 
 /// What a sandbox of a git checkout begins with.
 #[derive(clap::Args)]

@@ -5,9 +5,11 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use sandboxer::wiring::{self, Setup};
 use sandboxer_core::config::{KEYS, Settings};
 use sandboxer_core::service::{Sandbox, SandboxManager};
+use sandboxer_strategies::git_worktree;
 use serde::Serialize;
 
 use crate::cli::error::CliError;
+use crate::cli::git;
 use crate::cli::output::{self, Ui, size, style, table};
 use crate::cli::session::{App, current_dir};
 use crate::cli::{Outcome, exit};
@@ -225,14 +227,26 @@ fn strategies(places: &[&Path]) -> Vec<StrategyHealth> {
         let found = sandboxer_strategies::probe(place, program.as_deref()).into_iter();
         let place = place.to_path_buf();
         found.map(move |found| StrategyHealth {
-            strategy: found.strategy,
+            strategy: found.strategy.clone(),
             way: found.way,
             place: place.clone(),
             healthy: found.healthy,
-            reason: found.reason,
+            reason: with_remedy(found),
         })
     };
     places.into_iter().flat_map(health).collect()
+}
+
+/// Why, and what to do where somebody can do something about it.
+fn with_remedy(found: sandboxer_strategies::StrategyHealth) -> String {
+    if found.healthy || found.strategy != git_worktree::NAME {
+        return found.reason;
+    }
+    format!(
+        "{}; install git {}, or use --strategy overlay for checkouts, which knows nothing of git",
+        found.reason,
+        git::OLDEST
+    )
 }
 
 fn settings_report(settings: &Settings) -> Vec<SettingReport> {

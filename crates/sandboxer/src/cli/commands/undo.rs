@@ -150,7 +150,8 @@ fn newest_kept(session: &Session) -> Result<Option<(Operation, Sandbox)>, CliErr
 
 fn is_in_effect(operation: &Operation) -> bool {
     let did_something = operation.details["paths"].as_array().is_some_and(|paths| !paths.is_empty());
-    operation.kind == "commit" && is_done(operation) && did_something
+    let only_a_branch = operation.details["branch"].is_string();
+    operation.kind == "commit" && is_done(operation) && did_something && !only_a_branch
 }
 
 fn tell(ui: &mut Ui, undone: &Undone, pending: bool) -> Result<(), CliError> {
