@@ -136,9 +136,12 @@ impl GitWorktree {
             Err(Error::Refused { .. }) => self.commit_phase(sandbox, &phase(Phase::Finish)).map(drop),
             aborted => aborted.map(drop),
         };
-        // A workspace whose original is gone has nothing that could be finished.
+        // A workspace whose original is gone has nothing that could be finished; one without a tree was ended when that was removed.
+        let has_tree = tree_of(sandbox)?.symlink_metadata().is_ok();
         match ended {
-            Err(error) if GitSpec::load(home).is_ok_and(|spec| spec.repository.git_dir.exists()) => {
+            Err(error)
+                if has_tree && GitSpec::load(home).is_ok_and(|spec| spec.repository.git_dir.exists()) =>
+            {
                 Err(error)
             }
             _ => Ok(()),
