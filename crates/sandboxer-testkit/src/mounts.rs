@@ -38,6 +38,18 @@ impl Mounted {
         Self::mount(|dir| image(dir, bytes, &["mkfs.xfs", "-q", "-f", "-m", "reflink=1"]))
     }
 
+    /// An overlay, which cannot be the upper of another one, or why there is none.
+    pub fn overlay() -> Result<Self, String> {
+        Self::mount(|dir| {
+            let [lower, upper, work] = ["lower", "upper", "work"].map(|name| dir.join(name));
+            [&lower, &upper, &work].into_iter().for_each(|made| fs::create_dir(made).unwrap());
+            let layers = [("lowerdir", lower), ("upperdir", upper), ("workdir", work)];
+            let options: Vec<String> =
+                layers.iter().map(|(key, path)| format!("{key}={}", path.display())).collect();
+            Ok(vec!["-t".into(), "overlay".into(), "-o".into(), options.join(","), "overlay".into()])
+        })
+    }
+
     /// An ext4 filesystem of `bytes` bytes whose image lies on a tmpfs of `backing` bytes, or why there is none. Once that is full
     /// writes fail with a real `EIO`, as on a disk that breaks; [`Mounted::backing`] is the place to fill it up.
     pub fn undersized(bytes: u64, backing: u64) -> Result<Self, String> {

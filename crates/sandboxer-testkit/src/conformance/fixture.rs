@@ -17,6 +17,7 @@ use sandboxer_core::{Error, Result};
 use sandboxer_keeper::Keepers;
 use tempfile::TempDir;
 
+use super::checkout::Checkout;
 use crate::manifest::{Facets, Manifest};
 use crate::mounts::DetachBelow;
 
@@ -27,6 +28,7 @@ pub struct Fixture {
     original: PathBuf,
     outside: PathBuf,
     program: Option<PathBuf>,
+    checkout: Option<Checkout>,
     // Dropped in this order: directories before the filesystems that hold them.
     _dirs: Vec<TempDir>,
     _guards: Vec<Box<dyn Any + Send>>,
@@ -76,6 +78,27 @@ impl Fixture {
         self
     }
 
+    /// The same fixture, whose resource is a git checkout. All that a case has put there is committed when it opens a sandbox; the
+    /// repository itself lies elsewhere, and is no part of the trees that are compared.
+    pub fn checked_out(mut self) -> Self {
+        self.checkout = Some(Checkout::of(&self.original));
+        self
+    }
+
+    /// Where the resource is a checkout, asserts that its repository is sound.
+    #[track_caller]
+    pub fn assert_sound(&self) {
+        if let Some(checkout) = &self.checkout {
+            checkout.assert_sound();
+        }
+    }
+
+    /// A tree, entry by entry, without what belongs to git alone.
+    fn capture(&self, root: &Path) -> Manifest {
+        let manifest = Manifest::capture(root);
+        if self.checkout.is_some() { Checkout::without_git(manifest) } else { manifest }
+    }
+
     /// The keepers of the state directory, where there are any.
     pub fn keepers(&self) -> Option<Keepers> {
         let program = self.program.as_ref()?;
@@ -104,7 +127,8 @@ impl Fixture {
         fs::write(outside.join("secret"), "secret\n").unwrap();
         small_tree(&original);
         let original = fs::canonicalize(original).unwrap();
-        Self { entry, home, original, outside, program: None, _dirs: vec![dir], _guards: Vec::new() }
+        let (program, checkout) = (None, None);
+        Self { entry, home, original, outside, program, checkout, _dirs: vec![dir], _guards: Vec::new() }
     }
 
     /// What the strategy declares.
@@ -145,7 +169,7 @@ impl Fixture {
 
     /// The original, entry by entry.
     pub fn manifest(&self) -> Manifest {
-        Manifest::capture(&self.original)
+        self.capture(&self.original)
     }
 
     /// Asserts that the original is exactly `expected`, down to the inodes.
@@ -166,6 +190,9 @@ impl Fixture {
 
     /// A sandbox over a resource of the case's own.
     pub fn open_resource(&self, resource: &Resource) -> Open<'_> {
+        if let Some(checkout) = &self.checkout {
+            checkout.commit_all();
+        }
         let strategy = self.strategy();
         let sandbox = strategy.create(&PlanId::generate(), resource).unwrap();
         assert_eq!(sandbox.strategy_name, self.entry.name);
@@ -258,7 +285,13 @@ impl Open<'_> {
     /// The sandbox's tree, entry by entry.
     pub fn manifest(&self) -> Manifest {
         // A sandbox of a keeper is reached by a link.
-        Manifest::capture(&self.path("").join("."))
+        let mut manifest = self.fixture.capture(&self.path("").join("."));
+        if self.fixture.checkout.is_some() {
+            // Its repository was made in it, and that changed the time of its top.
+            let top = Manifest::capture_one(&self.fixture.original);
+            manifest.entries.entry(PathBuf::new()).and_modify(|entry| entry.mtime = top.mtime);
+        }
+        manifest
     }
 
     /// Content as text.

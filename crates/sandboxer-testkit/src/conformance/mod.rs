@@ -8,6 +8,7 @@
 //! conformance_tests!(my_strategy, || Fixture::new(my_strategy::entry()));
 //! ```
 
+mod checkout;
 mod checkpoints;
 mod cleanup;
 mod commits;
@@ -73,6 +74,14 @@ pub enum Need {
     own_tree,
     /// Shows the original where nothing was changed.
     looks_through,
+    /// Takes a single file, or any directory of a tree, as a resource.
+    any_path,
+    /// Moves onto what the resource is now.
+    refreshes,
+    /// Commits come one on top of the other.
+    branches,
+    /// A commit stands by itself.
+    no_branches,
     /// No commits of chosen hunks.
     no_hunks,
     /// No way out of a conflict.
@@ -99,6 +108,13 @@ impl Need {
             Self::parts => capabilities.parts,
             Self::own_tree => !capabilities.looks_through,
             Self::looks_through => capabilities.looks_through,
+            Self::any_path => {
+                let types = &capabilities.resource_types;
+                types.is_empty() || types.iter().any(|name| name == "fs-file")
+            }
+            Self::refreshes => capabilities.refreshes,
+            Self::branches => capabilities.branches,
+            Self::no_branches => !capabilities.branches,
             Self::no_hunks => !capabilities.select_hunks,
             Self::no_base => !capabilities.keeps_base,
             Self::no_undo => !capabilities.undo,
@@ -125,7 +141,7 @@ macro_rules! with_conformance_cases {
                 read_follows_no_link [isolates file_tree];
                 write_follows_no_link [isolates file_tree];
                 patterns_choose_what_is_isolated [isolates file_tree own_tree];
-                a_single_file_is_a_resource [isolates file_tree];
+                a_single_file_is_a_resource [isolates file_tree any_path];
             }
             diffs {
                 nothing_differs_at_first [];
@@ -243,7 +259,8 @@ macro_rules! with_conformance_cases {
                 the_changes_are_pending_again [isolates undo];
                 an_undo_is_undone [isolates undo];
                 in_another_process [isolates undo];
-                in_any_order [isolates undo];
+                in_any_order [isolates undo no_branches];
+                from_the_end [isolates undo branches];
                 only_once [isolates undo];
                 an_unknown_operation [isolates undo];
                 a_later_edit_is_a_conflict [isolates undo];
@@ -275,7 +292,7 @@ macro_rules! with_conformance_cases {
                 two_directories_that_change_places [looks_through file_tree];
                 a_hand_deletion_of_a_replaced_file [looks_through file_tree];
                 a_stale_layer [looks_through file_tree checkpoints];
-                refreshed_and_changed [looks_through file_tree];
+                refreshed_and_changed [looks_through file_tree refreshes];
             }
             neighbours {
                 everything_looked_up_before [looks_through file_tree];
@@ -291,8 +308,10 @@ macro_rules! with_conformance_cases {
                 checkpoints_show_what_they_showed [looks_through file_tree checkpoints];
                 an_edit_of_it_is_a_conflict [looks_through file_tree];
                 merged_with_it_three_ways [looks_through file_tree keeps_base];
-                below_the_committer [looks_through file_tree];
-                above_the_committer [looks_through file_tree];
+                merged_with_it_only_if_asked [looks_through file_tree keeps_base no_branches];
+                merged_with_it_unasked [looks_through file_tree keeps_base branches];
+                below_the_committer [looks_through file_tree any_path];
+                above_the_committer [looks_through file_tree any_path];
                 removed_here_after_it_was_removed_there [looks_through file_tree checkpoints];
             }
             gaps {
@@ -389,6 +408,9 @@ pub fn run(name: &str, fixture: impl FnOnce() -> Result<Fixture, String>) {
                 &format!("{} does not declare {need:?}", fixture.strategy_name()),
             );
         }
-        None => (case.run)(&fixture),
+        None => {
+            (case.run)(&fixture);
+            fixture.assert_sound();
+        }
     }
 }

@@ -242,7 +242,7 @@ pub(super) fn an_edit_of_it_is_a_conflict(fixture: &Fixture) {
     let (a, b, expected) = two(fixture);
     change(&a);
     a.commit();
-    let edits = ["a.txt", "text", "deep/e/x", "kinds/file", "gone/with/all/w", "kept/below/more"];
+    let edits = ["a.txt", "deep/e/x", "kinds/file", "gone/with/all/w", "kept/below/more"];
     for path in edits {
         let text = fs::read_to_string(b.path(path)).unwrap_or_default();
         fs::write(b.path(path), format!("{text}mine\n")).unwrap();
@@ -253,18 +253,45 @@ pub(super) fn an_edit_of_it_is_a_conflict(fixture: &Fixture) {
     }
 }
 
-pub(super) fn merged_with_it_three_ways(fixture: &Fixture) {
+/// Two sandboxes, of which the first has committed one line of a text and the second changed another.
+fn two_over_a_text(fixture: &Fixture) -> Open<'_> {
     let (a, b, _) = two(fixture);
     change(&a);
     a.commit();
     fs::write(b.path("text"), lines(&[(2, "mine")])).unwrap();
     b.assert_kinds(&[("text", DiffKind::Modified)]);
-    b.assert_conflict(&["text"]);
-    b.try_commit(&resolving(OnConflict::Merge)).unwrap();
+    b
+}
+
+#[track_caller]
+fn assert_merged(b: &Open<'_>) {
     let merged = lines(&[(2, "mine"), (18, "neighbour")]);
-    assert_eq!(fs::read_to_string(fixture.original("text")).unwrap(), merged);
+    assert_eq!(fs::read_to_string(b.fixture.original("text")).unwrap(), merged);
     assert_eq!(b.read("text"), merged);
     b.assert_clean();
+}
+
+pub(super) fn merged_with_it_three_ways(fixture: &Fixture) {
+    let b = two_over_a_text(fixture);
+    b.try_commit(&resolving(OnConflict::Merge)).unwrap();
+    assert_merged(&b);
+}
+
+pub(super) fn merged_with_it_only_if_asked(fixture: &Fixture) {
+    let b = two_over_a_text(fixture);
+    b.assert_conflict(&["text"]);
+    b.try_commit(&resolving(OnConflict::Merge)).unwrap();
+    assert_merged(&b);
+}
+
+/// What a branch has got in the meantime is history, and merged with; the same lines are a conflict all the same.
+pub(super) fn merged_with_it_unasked(fixture: &Fixture) {
+    let b = two_over_a_text(fixture);
+    fs::write(b.path("text"), lines(&[(18, "mine")])).unwrap();
+    b.assert_conflict(&["text"]);
+    fs::write(b.path("text"), lines(&[(2, "mine")])).unwrap();
+    b.commit();
+    assert_merged(&b);
 }
 
 /// The committer's original holds the neighbour's.

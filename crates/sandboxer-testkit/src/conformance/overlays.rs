@@ -149,7 +149,8 @@ pub(super) fn a_stale_layer(fixture: &Fixture) {
     open.write("a.txt", "first\n");
     open.checkpoint("one");
     let layers = Path::new(open.sandbox.text("dir").unwrap()).join("layers");
-    for number in 2..5 {
+    let next = (1..).find(|number| !layers.join(number.to_string()).exists()).unwrap();
+    for number in next..next + 3 {
         fs::create_dir(layers.join(number.to_string())).unwrap();
     }
     open.write("b.txt", "second\n");

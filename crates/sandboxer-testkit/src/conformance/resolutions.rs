@@ -86,7 +86,13 @@ pub(super) fn mark_asks_a_person(fixture: &Fixture) {
         "{marked}"
     );
     open.write("a.txt", &lines(&[(2, "agreed")]));
-    open.commit();
+    if fixture.capabilities().branches {
+        // What was edited by hand is not committed yet, and stays in the way until somebody says that it need not.
+        open.assert_conflict(&["a.txt"]);
+        open.try_commit(&resolving(OnConflict::Theirs)).unwrap();
+    } else {
+        open.commit();
+    }
     assert_eq!(original(fixture, "a.txt"), lines(&[(2, "agreed")]));
     open.assert_clean();
 }

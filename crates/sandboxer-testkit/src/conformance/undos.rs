@@ -72,6 +72,22 @@ pub(super) fn in_any_order(fixture: &Fixture) {
     assert_eq!(original(fixture, "b.txt"), "beta\n");
 }
 
+/// A commit with another on top of it stays; once that is taken back, so can be the one below.
+pub(super) fn from_the_end(fixture: &Fixture) {
+    let open = committed(fixture);
+    open.write("b.txt", "second\n");
+    open.commit_as("op_2", &CommitRequest::default()).unwrap();
+    let before = fixture.manifest();
+    assert!(matches!(open.undo("op_3", "op_1"), Err(Error::Refused { .. })));
+    fixture.assert_untouched(&before);
+    fixture.assert_sound();
+    open.undo("op_4", "op_2").unwrap();
+    assert_eq!(original(fixture, "b.txt"), "beta\n");
+    open.undo("op_5", "op_1").unwrap();
+    assert_eq!(original(fixture, "a.txt"), "alpha\n");
+    open.assert_kinds(&[("a.txt", DiffKind::Modified), ("b.txt", DiffKind::Modified)]);
+}
+
 pub(super) fn only_once(fixture: &Fixture) {
     let open = committed(fixture);
     open.undo("op_2", "op_1").unwrap();

@@ -78,6 +78,11 @@ impl Manifest {
         manifest
     }
 
+    /// Reads what is at `path`, and nothing below it.
+    pub fn capture_one(path: &Path) -> Entry {
+        Entry::read(path)
+    }
+
     /// The entry at `path`, which must be there.
     pub fn entry(&self, path: impl AsRef<Path>) -> &Entry {
         let path = path.as_ref();
