@@ -27,6 +27,7 @@ impl Case {
         std::fs::create_dir_all(&work).unwrap();
         let git_dir = self.tree.join(".git");
         let objects = git_dir.join("objects");
+        let kept = private::settings_of(&git_dir).unwrap();
         let seed = Seed {
             git_dir: &git_dir,
             common_dir: &git_dir,
@@ -36,6 +37,7 @@ impl Case {
             objects: &objects,
             stat: StatCheck::Full,
             refs: b"",
+            settings: &kept,
         };
         let before = fixtures::contents(&git_dir);
         let answer = ask(&Checkout { seed, work_tree: &self.tree, work: &work, settings });

@@ -12,6 +12,7 @@ use sandboxer_core::{Error, Result};
 
 use crate::git::{Git, Place};
 use crate::oid::{ObjectFormat, Oid};
+use crate::repository::Head;
 use crate::scratch::{alternates_text, write};
 
 pub use crate::agent::{Advance, Advanced, AgentHead, Edit, State, advance, index_stamp, read};
@@ -44,7 +45,12 @@ pub struct Seed<'a> {
     pub stat: StatCheck,
     /// The original's refs, from [`refs_of`].
     pub refs: &'a [u8],
+    /// What of the original's configuration the agent's git needs, from [`settings_of`].
+    pub settings: &'a [Setting],
 }
+
+/// A key of a configuration and its value, if it has one.
+pub type Setting = (String, Option<String>);
 
 /// Keys of the original's own configuration that the agent's git needs to see its files in the same way. None of them names a program.
 const KEPT: [&str; 16] = [
@@ -72,11 +78,10 @@ pub fn sow(seed: &Seed<'_>, git_dir: &Path) -> Result<()> {
         make_dirs(&git_dir.join(below))?;
     }
     write(&git_dir.join("HEAD"), format!("ref: refs/heads/{}\n", seed.branch).as_bytes())?;
-    let settings = settings_of(seed.git_dir)?;
-    write(&git_dir.join("config"), config(seed, &settings).as_bytes())?;
+    write(&git_dir.join("config"), config(seed).as_bytes())?;
     write(&git_dir.join("objects/info/alternates"), &alternates_text(&[seed.objects]))?;
     sow_refs(seed, git_dir)?;
-    sow_rules(seed, &settings, git_dir)?;
+    sow_rules(seed, git_dir)?;
     sow_index(seed, git_dir)
 }
 
@@ -94,11 +99,11 @@ fn sow_refs(seed: &Seed<'_>, git_dir: &Path) -> Result<()> {
     write(&path, format!("{base}\n").as_bytes())
 }
 
-fn sow_rules(seed: &Seed<'_>, settings: &[(String, Option<String>)], git_dir: &Path) -> Result<()> {
+fn sow_rules(seed: &Seed<'_>, git_dir: &Path) -> Result<()> {
     for shared in ["info/exclude", "info/attributes", "shallow"] {
         copy(&seed.common_dir.join(shared), &git_dir.join(shared))?;
     }
-    if settings.iter().any(|(key, _)| key == "core.sparsecheckout") {
+    if seed.settings.iter().any(|(key, _)| key == "core.sparsecheckout") {
         copy(&seed.git_dir.join("info/sparse-checkout"), &git_dir.join("info/sparse-checkout"))?;
     }
     Ok(())
@@ -145,7 +150,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// What the repository's own configuration says, with that of its worktree; keys in lower case.
-fn settings_of(git_dir: &Path) -> Result<Vec<(String, Option<String>)>> {
+pub fn settings_of(git_dir: &Path) -> Result<Vec<Setting>> {
     let told = Git::at(Place::Dir(git_dir)).args(["config", "--list", "-z"]).output()?;
     let entry = |text: &[u8]| {
         let text = String::from_utf8(text.to_vec()).ok()?;
@@ -157,7 +162,7 @@ fn settings_of(git_dir: &Path) -> Result<Vec<(String, Option<String>)>> {
     Ok(told.split(|b| *b == 0).filter(|text| !text.is_empty()).filter_map(entry).collect())
 }
 
-fn config(seed: &Seed<'_>, settings: &[(String, Option<String>)]) -> String {
+fn config(seed: &Seed<'_>) -> String {
     let mut lines = vec![
         ("core.repositoryformatversion".to_owned(), Some("1".to_owned())),
         ("extensions.objectformat".to_owned(), Some(seed.format.name().to_owned())),
@@ -168,7 +173,7 @@ fn config(seed: &Seed<'_>, settings: &[(String, Option<String>)]) -> String {
         lines[0].1 = Some("0".to_owned());
         lines.remove(1);
     }
-    lines.extend(settings.iter().filter(|(key, _)| KEPT.contains(&key.as_str())).cloned());
+    lines.extend(seed.settings.iter().filter(|(key, _)| KEPT.contains(&key.as_str())).cloned());
     if seed.stat == StatCheck::Minimal {
         lines.push(("core.checkstat".to_owned(), Some("minimal".to_owned())));
         lines.push(("core.trustctime".to_owned(), Some("false".to_owned())));
@@ -200,10 +205,25 @@ fn quoted(value: &str) -> String {
     text
 }
 
-/// The branches, tags and remote branches of the repository at `git_dir`: lines `OID NAME`, sorted by name.
-pub fn refs_of(git_dir: &Path) -> Result<Vec<u8>> {
-    let git = Git::at(Place::Dir(git_dir)).args(["for-each-ref", "--format=%(objectname) %(refname)"]);
-    git.args(["refs/heads", "refs/tags", "refs/remotes"]).output()
+/// The branches, tags and remote branches of a repository, lines `OID NAME` sorted by name; and what is checked out, if that is a branch that has
+/// a commit.
+pub fn refs_of(git_dir: &Path) -> Result<(Vec<u8>, Option<Head>)> {
+    let git = Git::at(Place::Dir(git_dir)).args(["for-each-ref", "--format=%(HEAD)%(objectname) %(refname)"]);
+    let told = git.args(["refs/heads", "refs/tags", "refs/remotes"]).output()?;
+    let (mut refs, mut head) = (Vec::with_capacity(told.len()), None);
+    for line in told.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
+        if line[0] == b'*' {
+            head = head_of(&line[1..]);
+        }
+        refs.extend_from_slice(&line[1..]);
+        refs.push(b'\n');
+    }
+    Ok((refs, head))
+}
+
+fn head_of(line: &[u8]) -> Option<Head> {
+    let (oid, name) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+    Some(Head { branch: Some(name.to_owned()), commit: Some(oid.parse().ok()?) })
 }
 
 /// The branch for the sandbox `name` beside the branches among `refs`: `sandbox/NAME`, unless a branch is in its way.

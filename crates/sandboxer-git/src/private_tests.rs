@@ -45,7 +45,8 @@ impl Pair {
             std::fs::remove_file(self.copy.join(".git")).unwrap();
         }
         std::fs::create_dir(self.copy.join(".git")).unwrap();
-        let refs = refs_of(&git_dir).unwrap();
+        let (refs, _) = refs_of(&git_dir).unwrap();
+        let settings = settings_of(&git_dir).unwrap();
         let branch = branch_for("box", &refs);
         let seed = Seed {
             git_dir: &git_dir,
@@ -56,6 +57,7 @@ impl Pair {
             objects: &objects,
             stat,
             refs: &refs,
+            settings: &settings,
         };
         sow(&seed, &self.copy.join(".git")).unwrap();
     }

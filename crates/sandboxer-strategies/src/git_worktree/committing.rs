@@ -36,19 +36,21 @@ use crate::copies::home_of;
 const NOBODY: &str = "sandboxer <sandboxer@localhost>";
 
 impl GitWorktree {
-    /// Opens the workspace for a commit: the repository hears of it, and its history is asked.
+    /// The engine's means, with the repository among those that hear of a commit.
+    fn means_of_commit(&self) -> Means {
+        let plain = self.files.means();
+        let neighbours = Arc::new(Sequel { neighbours: plain.neighbours.clone(), held: self.held.clone() });
+        Means { neighbours, ..plain }
+    }
+
+    /// Opens the workspace to make a commit ready: what git hides is hidden, and its history is asked.
     fn open_for_commit(&self, home: &Path) -> Result<(Box<dyn Space>, Arc<Memory>)> {
         let spec = GitSpec::load(home)?;
         let ledger = spec.ledger(home)?;
-        let base = InBase::of(&ledger, spec.base.as_ref())?;
+        let base = InBase::of(&ledger, spec.base.as_ref());
         let tip = spec.repository.branch_tip(spec.moves())?;
         let memory = Arc::new(Memory { home: home.to_path_buf(), spec, ledger, base, tip });
-        let plain = self.files.means();
-        let means = Means {
-            neighbours: Arc::new(Sequel { neighbours: plain.neighbours.clone(), held: self.held.clone() }),
-            history: Some(memory.clone()),
-            ..plain
-        };
+        let means = Means { history: Some(memory.clone()), ..self.means_of_commit() };
         let space = self.screened(self.files.open_space(home, means)?, &memory.spec, memory.base.clone())?;
         Ok((space, memory))
     }
@@ -256,7 +258,7 @@ impl GitWorktree {
             return self.finish_branch(home, plan);
         }
         let planned = Plan::load(home)?;
-        let (space, memory) = self.open_for_commit(home)?;
+        let space = self.files.open_space(home, self.means_of_commit())?;
         let finish = CommitRequest { phase: Phase::Finish, ..CommitRequest::default() };
         let mut result = self.phases.commit(space.as_ref(), sandbox, &finish)?;
         // Nothing was decided, and nothing will be.
@@ -266,7 +268,7 @@ impl GitWorktree {
             None => planned.filter(|_| !result.entries.is_empty()),
         };
         if let Some(plan) = done {
-            result.conflicts.extend(moved_aside(&memory.spec, &plan, &result));
+            result.conflicts.extend(moved_aside(&GitSpec::load(home)?, &plan, &result));
             result.revision = Some(revision_of(&plan));
             let _ = self.advance(home, &space.pair().copy, &plan);
         }
@@ -298,8 +300,7 @@ impl GitWorktree {
                 return Err(Error::refused(format!("the branch {} is made already", plan.moves.name)));
             }
         }
-        let means = self.files.means();
-        let space = self.files.open_space(home, means)?;
+        let space = self.files.open_space(home, self.files.means())?;
         let abort = CommitRequest { phase: Phase::Abort, ..CommitRequest::default() };
         let aborted = self.phases.commit(space.as_ref(), sandbox, &abort)?;
         self.forget_plan(home)?;

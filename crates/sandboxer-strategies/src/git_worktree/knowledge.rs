@@ -29,22 +29,29 @@ pub const PROGRAM: u32 = 0o100_755;
 /// All other files.
 pub const FILE: u32 = 0o100_644;
 
-/// A commit's answers, asked for one path at a time and remembered by git itself.
+/// A commit's answers, asked for one path at a time. Git is started with the first question.
 #[derive(Clone)]
-pub struct InBase(Arc<Option<Mutex<Trees>>>);
+pub struct InBase(Arc<Asked>);
+
+struct Asked {
+    ledger: Ledger,
+    commit: Option<Oid>,
+    trees: Mutex<Option<Trees>>,
+}
 
 impl InBase {
     /// Of `commit`; of nothing, where there is none.
-    pub fn of(ledger: &Ledger, commit: Option<&Oid>) -> Result<Self> {
-        let trees = commit.map(|commit| Trees::of(ledger, commit)).transpose()?;
-        Ok(Self(Arc::new(trees.map(Mutex::new))))
+    pub fn of(ledger: &Ledger, commit: Option<&Oid>) -> Self {
+        Self(Arc::new(Asked { ledger: ledger.clone(), commit: commit.cloned(), trees: Mutex::default() }))
     }
 
     /// What it has at `path`.
     pub fn entry(&self, path: &RelPath) -> Result<Option<TreeEntry>> {
-        match self.0.as_ref() {
-            Some(trees) => trees.lock().unwrap_or_else(PoisonError::into_inner).entry(path),
-            None => Ok(None),
+        let Some(commit) = &self.0.commit else { return Ok(None) };
+        let mut trees = self.0.trees.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *trees {
+            Some(trees) => trees.entry(path),
+            none => none.insert(Trees::of(&self.0.ledger, commit)?).entry(path),
         }
     }
 

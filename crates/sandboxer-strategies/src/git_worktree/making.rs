@@ -13,7 +13,7 @@ use sandboxer_fs::root::Root;
 use sandboxer_git::git;
 use sandboxer_git::ledger::Ledger;
 use sandboxer_git::oid::Oid;
-use sandboxer_git::private::{self, Seed, StatCheck};
+use sandboxer_git::private::{self, Seed, Setting, StatCheck};
 use sandboxer_git::repository::{Head, Repository};
 use serde_json::json;
 
@@ -59,6 +59,7 @@ struct Checkout {
     repository: Repository,
     head: Head,
     refs: Vec<u8>,
+    settings: Vec<Setting>,
 }
 
 impl Checkout {
@@ -66,17 +67,25 @@ impl Checkout {
     fn look(strategy: &str, path: &Path) -> Result<Self> {
         std::thread::scope(|scope| {
             let version = scope.spawn(git::version);
-            let looked = Repository::find(path).and_then(|repository| {
-                let head = repository.head()?;
-                let refs = private::refs_of(&repository.git_dir)?;
-                Ok(Self { repository, head, refs })
-            });
+            let looked = Repository::find(path).and_then(Self::of);
             if let Ok(Err(reason)) = version.join() {
                 let (strategy, path) = (strategy.to_owned(), path.to_path_buf());
                 return Err(Error::Unavailable { strategy, path, reason });
             }
             looked
         })
+    }
+
+    fn of(repository: Repository) -> Result<Self> {
+        let (settings, refs) = std::thread::scope(|scope| {
+            let settings = scope.spawn(|| private::settings_of(&repository.git_dir));
+            let refs = private::refs_of(&repository.git_dir);
+            (settings.join(), refs)
+        });
+        let lost = |_| Error::io("run git on", &repository.git_dir, std::io::ErrorKind::BrokenPipe);
+        let (refs, head) = refs?;
+        let head = head.map_or_else(|| repository.head(), Ok)?;
+        Ok(Self { head, refs, settings: settings.map_err(lost)??, repository })
     }
 
     /// Refuses what would be broken inside.
@@ -211,6 +220,7 @@ impl Sowing<'_> {
             objects: &objects,
             stat,
             refs: &self.checkout.refs,
+            settings: &self.checkout.settings,
         };
         private::sow(&seed(), git_dir)?;
         if self.wanted.is_what_is_there() {

@@ -115,7 +115,7 @@ impl SandboxStrategy for GitWorktree {
     fn diff(&self, sandbox: &SandboxRef) -> Result<DiffView> {
         let home = home_of(sandbox)?;
         let spec = GitSpec::load(&home)?;
-        let base = InBase::of(&spec.ledger(&home)?, spec.base.as_ref())?;
+        let base = InBase::of(&spec.ledger(&home)?, spec.base.as_ref());
         let space = self.files.open_space(&home, self.files.means())?;
         self.screened(space, &spec, base)?.diff()
     }
