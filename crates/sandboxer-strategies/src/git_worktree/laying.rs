@@ -1,6 +1,6 @@
 //! Files that are to be otherwise than the checkout has them, and what cannot be had at all.
 //!
-//! `--clean`, `--from` and `--no-ignored` ask for files that the checkout has not. They are laid over it: in the lowest layer of an overlay, or in a copy. They
+//! `--clean`, `--from` and `--no-ignored` ask for files that the checkout has not. They are laid over it: among what an overlay preserves, or in a copy. They
 //! belong to the base, and are written down there, so that no difference tells of them.
 
 use std::path::Path;
@@ -28,7 +28,6 @@ use super::GitWorktree;
 use super::knowledge::{LINK, PROGRAM};
 use super::making::Wanted;
 use super::spec::{GitSpec, load_laid};
-use crate::overlay::is_overlay;
 
 /// So many blobs are held at a time.
 const BATCH: usize = 256;
@@ -127,15 +126,13 @@ pub enum Onto<'a> {
     Layer(&'a Layer, &'a Root),
     /// A copy of it.
     Copy(&'a Root),
-    /// What an overlay shows.
-    Mount(&'a Root),
 }
 
 impl Onto<'_> {
     fn root(&self) -> &Root {
         match self {
             Self::Layer(layer, _) => &layer.root,
-            Self::Copy(tree) | Self::Mount(tree) => tree,
+            Self::Copy(tree) => tree,
         }
     }
 
@@ -199,12 +196,8 @@ impl Onto<'_> {
 }
 
 impl GitWorktree {
-    /// What a rollback within `scope` cannot have from the original, because it was laid over that.
+    /// What a rollback within `scope` of a copy cannot have from the original, because it was laid over that. An overlay preserves it.
     pub(super) fn laid_within(&self, home: &Path, scope: &[RelPath]) -> Result<Otherwise> {
-        // The ground of an overlay has it still.
-        if is_overlay(home) && scope.is_empty() {
-            return Ok(Otherwise::default());
-        }
         let Some(mut laid) = load_laid(home)? else { return Ok(Otherwise::default()) };
         let space = self.files.open_space(home, self.files.means())?;
         let base = space.base()?;
@@ -223,9 +216,8 @@ impl GitWorktree {
             return Ok(());
         }
         let space = self.files.open_space(home, self.files.means())?;
-        let tree = &space.pair().copy;
-        let onto = if is_overlay(home) { Onto::Mount(tree) } else { Onto::Copy(tree) };
-        space.base()?.rewrite(laid.lay(&GitSpec::load(home)?.ledger(home)?, &onto)?)
+        let ledger = GitSpec::load(home)?.ledger(home)?;
+        space.base()?.rewrite(laid.lay(&ledger, &Onto::Copy(&space.pair().copy))?)
     }
 }
 

@@ -9,6 +9,7 @@ use sandboxer_core::{Error, Result};
 use sandboxer_fs::manifest::Edits;
 use sandboxer_fs::overlay::layer::{Layer, Marks};
 use sandboxer_fs::overlay::space::OverlaySpec;
+use sandboxer_fs::overlay::stack::Places;
 use sandboxer_fs::root::Root;
 use sandboxer_git::git;
 use sandboxer_git::ledger::Ledger;
@@ -122,9 +123,10 @@ impl GitWorktree {
         let sowing = Sowing { checkout: &checkout, spec: &spec, wanted: &wanted };
         let laid = RefCell::new(Edits::new());
         let sow = |dir: &Path, home: &Path| {
-            let upper = dir.parent().unwrap_or(dir);
             let marks = OverlaySpec::load(home)?.map_or(Marks::User, |spec| spec.marks);
-            let (layer, original) = (Layer::open(upper, marks)?, Root::open(resource.path())?);
+            // Where an overlay keeps what its base has and the original has not.
+            let layer = Layer::open(&Places::new(home).preserve(), marks)?;
+            let original = Root::open(resource.path())?;
             *laid.borrow_mut() = sowing.sow(StatCheck::Full, dir, home, &Onto::Layer(&layer, &original))?;
             Ok(())
         };
@@ -231,7 +233,7 @@ impl Sowing<'_> {
             private::reset_index(git_dir, work_tree, base)?;
         }
         let otherwise = Otherwise::find(&spec.repository, self.wanted, spec.base.as_ref(), seed(), &place)?;
-        if !otherwise.is_empty() {
+        if matches!(onto, Onto::Copy(_)) && !otherwise.is_empty() {
             store_laid(home, &otherwise)?;
         }
         otherwise.lay(&ledger, onto)
