@@ -36,6 +36,9 @@ pub(super) const UUID: &str = "uuid";
 /// Makes an empty file a whiteout.
 const WHITEOUT: &str = "whiteout";
 
+/// The step at which it turns out that somebody may not make marks of some kind.
+pub const MARKING: &str = "mark as opaque";
+
 impl Marks {
     /// The full name of a mark.
     pub fn attribute(self, mark: &str) -> String {
@@ -87,7 +90,7 @@ impl Layer {
         let dir = self.root.open_dir(&sandboxer_core::model::RelPath::parse(name)?);
         let attribute = self.marks.attribute(OPAQUE);
         let set = dir.and_then(|dir| fs::fsetxattr(&dir, &attribute, b"y", fs::XattrFlags::empty()));
-        set.map_err(|e| Error::io("mark as opaque", self.root.path().join(name), e))
+        set.map_err(|e| Error::io(MARKING, self.root.path().join(name), e))
     }
 
     /// Opens the layer at `path`, which the caller trusts.

@@ -7,7 +7,7 @@ use sandboxer_core::model::{PlanId, RelPath, Resource, SandboxRef};
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::filter::{Filter, Patterns};
 use sandboxer_fs::overlay::instant::Instant;
-use sandboxer_fs::overlay::layer::{Layer, Marks};
+use sandboxer_fs::overlay::layer::{Layer, MARKING, Marks};
 use sandboxer_fs::overlay::space::OverlaySpec;
 use sandboxer_fs::overlay::stack::{Places, Stack};
 use sandboxer_fs::root::Root;
@@ -31,18 +31,14 @@ pub(crate) struct Ground<'a> {
 }
 
 impl Ground<'_> {
-    /// Makes the directory in `tree`.
-    pub fn lay(&self, tree: &Path, home: &Path) -> Result<()> {
-        let dir = tree.join(self.name);
-        std::fs::create_dir(&dir).map_err(|e| Error::io("create directory", &dir, e))?;
-        (self.sow)(&dir, home)
-    }
-
-    /// The same, as the lowest layer of an overlay that is not mounted yet.
-    fn lay_below(&self, spec: &OverlaySpec, home: &Path) -> Result<()> {
+    /// Lays it as the lowest layer of an overlay that is not mounted yet.
+    fn lay(&self, spec: &OverlaySpec, home: &Path) -> Result<()> {
         let places = Places::new(home);
-        self.lay(&places.upper(), home)?;
+        let dir = places.upper().join(self.name);
+        std::fs::create_dir(&dir).map_err(|e| Error::io("create directory", &dir, e))?;
+        // First of all: not everybody may.
         Layer::open(&places.upper(), spec.marks)?.make_opaque(self.name)?;
+        (self.sow)(&dir, home)?;
         Stack::default().settle_ground(spec.volatile, &places)
     }
 }
@@ -153,8 +149,9 @@ impl OverlayStrategy {
             ground: ground.map(|ground| RelPath::parse(ground.name)).transpose()?,
         };
         spec.store_new(&home)?;
-        if let Some(ground) = ground {
-            ground.lay_below(&spec, &home)?;
+        match ground.map_or(Ok(()), |ground| ground.lay(&spec, &home)) {
+            Err(error @ Error::Io { step: MARKING, .. }) => return Ok(Err(NoWay::of(&error, &home))),
+            laid => laid?,
         }
         let lock = Mounts::lock(&home)?;
         if let Err(error) = self.mounts.mount(&home, &spec, &lock) {
@@ -214,7 +211,7 @@ impl NoWay {
     fn of(error: &Error, home: &Path) -> Self {
         let (reason, of_the_place) = match error {
             Error::Unavailable { reason, .. } => (reason.clone(), false),
-            Error::Io { step: "mount overlay at", source, .. } => {
+            Error::Io { step: "mount overlay at" | MARKING, source, .. } => {
                 (source.to_string(), source.kind() != std::io::ErrorKind::PermissionDenied)
             }
             other => (in_words(other), true),
