@@ -256,6 +256,9 @@ impl SandboxManager {
                 return Err(Error::Unavailable { strategy, path, reason: why });
             }
             workspace.reason = format!("{}; fell back to {}: {why}", workspace.reason, made.strategy_name);
+        } else if let Some(why) = made.text("fallback_reason") {
+            // A strategy that stands on another one, and that has fallen back.
+            workspace.reason = format!("{}; files are copied: {why}", workspace.reason);
         }
         workspace.sandbox_ref = made;
         Ok(())

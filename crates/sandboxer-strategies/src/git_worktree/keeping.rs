@@ -5,15 +5,18 @@
 use std::path::{Path, PathBuf};
 
 use sandboxer_core::contract::{CancelFlag, SandboxStrategy};
-use sandboxer_core::model::{CheckpointId, CommitRequest, Part, Phase, SandboxRef};
+use sandboxer_core::model::{CheckpointId, CommitRequest, Part, Phase, RelPath, SandboxRef};
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::overlay::layer::{Layer, Marks};
 use sandboxer_fs::overlay::transfer::copy_layer;
 use sandboxer_fs::remove_tree;
 use sandboxer_fs::root::Root;
-use sandboxer_git::private::{self, Advance};
+use sandboxer_git::index;
+use sandboxer_git::ledger::Ledger;
+use sandboxer_git::objects;
+use sandboxer_git::oid::Oid;
+use sandboxer_git::private::{self, Advance, Advanced, AgentHead};
 
-use super::committing::index_between;
 use super::making::tree_of;
 use super::spec::{GitSpec, Plan, place};
 use super::{GitWorktree, PRIVATE};
@@ -125,6 +128,32 @@ impl GitWorktree {
         private::advance(&tree, &job).map(drop)
     }
 
+    /// Moves the branch inside along, if it is where the base was: what was committed is not a change any more. It is a convenience, and
+    /// whatever is odd inside is left alone.
+    pub(super) fn advance(&self, home: &Path, tree: &Root, plan: &Plan) -> Result<()> {
+        let mut spec = GitSpec::load(home)?;
+        let (Some(to), Some(state)) = (&plan.base_after, private::read(tree, spec.repository.format)?) else {
+            return Ok(());
+        };
+        let is_ours = matches!(&state.head, AgentHead::Branch(name) if *name == spec.branch);
+        if !is_ours || (state.commit != plan.base_before && plan.kept == 0) {
+            return Ok(());
+        }
+        let job = Advance {
+            work: &place(home),
+            objects: &spec.repository.objects(),
+            format: spec.repository.format,
+            from: state.commit.as_ref(),
+            to,
+            edits: &index_between(&spec.ledger(home)?, plan.base_before.as_ref(), to)?,
+        };
+        if private::advance(tree, &job)? == Advanced::Moved {
+            spec.index = private::index_stamp(tree)?;
+            spec.store(home)?;
+        }
+        Ok(())
+    }
+
     /// Keeps a copy's private repository as it was made.
     pub(super) fn keep_seed(&self, home: &Path) -> Result<()> {
         if is_overlay(home) { Ok(()) } else { copy(&private_of(home), &kept(home, "seed")) }
@@ -157,3 +186,18 @@ impl GitWorktree {
         self.files.cleanup(sandbox)
     }
 }
+
+/// What an index has to be told when its commit changes.
+fn index_between(ledger: &Ledger, from: Option<&Oid>, to: &Oid) -> Result<IndexEdits> {
+    let from = from.cloned().map_or_else(|| index::empty_tree(ledger.format()).parse(), Ok)?;
+    let paths = objects::changed_paths(ledger, &from, to)?;
+    let mut entries = objects::tree_entries(ledger, to, &paths)?;
+    let edit = |path: RelPath| {
+        let now = entries.remove(&path).map(|entry| (entry.mode, entry.oid));
+        (path, now)
+    };
+    Ok(paths.into_iter().map(edit).collect())
+}
+
+/// Paths, with mode and object or nothing.
+type IndexEdits = Vec<(RelPath, Option<(u32, Oid)>)>;

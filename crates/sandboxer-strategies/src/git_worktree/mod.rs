@@ -2,17 +2,19 @@
 //!
 //! The files are an overlay's, or a copy's where that does not work ([`crate::overlay`]). What is added is a repository of the sandbox's own in the
 //! place of `.git` ([`making`]), a difference that shows what git shows ([`knowledge`]), and a commit that is one in the user's repository too: [`changes`] makes
-//! it from what the engine has staged, [`committing`] makes it ready, and [`sequel`] carries it out within the engine's own commit.
+//! it from what the engine has staged, [`composing`] and [`committing`] make it ready, and [`sequel`] carries it out within the engine's own commit.
 
 mod about;
 mod changes;
 mod committing;
+mod composing;
 mod keeping;
 mod knowledge;
 mod laying;
 mod making;
 mod sequel;
 mod spec;
+mod undoing;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
