@@ -601,3 +601,43 @@ fn a_damaged_checkpoint_costs_nothing_of_the_present() {
     assert!(matches!(space.restore("one"), Err(Error::Corrupt { .. })));
     assert_eq!((text(&scene.copy("a")), text(&scene.copy("dir/b"))), ("present".into(), "present".into()));
 }
+
+/// Hides what is called `hidden`, and refuses what is called `refused`.
+struct ByName;
+
+impl sandboxer_fs::filter::Screen for ByName {
+    fn hides(&self, path: &RelPath, _is_dir: bool) -> bool {
+        path.name() == b"hidden"
+    }
+
+    fn refuses(&self, path: &RelPath) -> Option<String> {
+        (path.name() == b"refused").then(|| "so it is said".to_owned())
+    }
+}
+
+#[test]
+fn what_a_screen_hides_is_in_the_sandbox_and_in_no_difference() {
+    let scene = Scene::new();
+    fs::create_dir(scene.original("hidden")).unwrap();
+    fs::write(scene.original("hidden/old"), "old").unwrap();
+    fs::write(scene.original("dir/hidden"), "old").unwrap();
+    let mut space = scene.workspace();
+    let pair = space.pair_mut();
+    pair.shown = pair.shown.screened(std::sync::Arc::new(ByName));
+    fs::write(scene.copy("hidden/new"), "new").unwrap();
+    fs::remove_file(scene.copy("hidden/old")).unwrap();
+    fs::remove_file(scene.copy("dir/hidden")).unwrap();
+    fs::write(scene.copy("a"), "changed\n").unwrap();
+    fs::write(scene.copy("refused"), "x").unwrap();
+    assert_eq!(lines(&space), ["modified a", "created refused"]);
+    assert!(matches!(commit_all(&space), Err(Error::Uncommittable { entries }) if entries.len() == 1));
+    fs::remove_file(scene.copy("refused")).unwrap();
+    commit_all(&space).unwrap();
+    assert_eq!(text(&scene.original("hidden/old")), "old");
+    assert!(scene.original("dir/hidden").exists() && !scene.original("hidden/new").exists());
+    // A rollback is of the whole sandbox.
+    fs::remove_dir_all(scene.copy("hidden")).unwrap();
+    space.rollback(&[]).unwrap();
+    assert_eq!(text(&scene.copy("hidden/old")), "old");
+    assert!(!scene.copy("hidden/new").exists() && scene.copy("dir/hidden").exists());
+}

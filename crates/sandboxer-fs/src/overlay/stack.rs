@@ -310,3 +310,30 @@ pub fn dress_like(dir: &Path, like: &Path) -> Result<()> {
 fn rename(from: &Path, to: &Path) -> Result<()> {
     std::fs::rename(from, to).map_err(|e| Error::io("rename into place", to, e))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ground_is_below_every_state_and_stays() {
+        let temp = tempfile::tempdir().unwrap();
+        let places = Places::new(temp.path());
+        places.make().unwrap();
+        std::fs::write(places.upper().join("own"), "ground").unwrap();
+        let mut stack = Stack::default();
+        stack.settle_ground(true, &places).unwrap();
+        assert_eq!(stack, Stack::load(&places).unwrap());
+        let ground = stack.ground.clone();
+        assert!(places.layer(ground[0]).join("own").exists() && !places.upper().join("own").exists());
+        std::fs::write(places.upper().join("more"), "x").unwrap();
+        stack.freeze("one", &places).unwrap();
+        assert_eq!(stack.checkpoint("one").unwrap()[..1], ground);
+        stack.switch(ground.clone(), &places).unwrap();
+        stack.forget("one", &places).unwrap();
+        assert_eq!((stack.lowers(&places), stack.layers), (vec![places.layer(ground[0])], ground.clone()));
+        assert!(places.layer(ground[0]).join("own").exists());
+        assert!(!places.layer(ground[0] + 1).exists());
+    }
+}
