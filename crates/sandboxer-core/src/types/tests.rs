@@ -38,11 +38,15 @@ fn overridden(definitions: &[&str]) -> Result<ResourceTypes> {
 fn the_shipped_types_set_a_default_and_nothing_stronger() {
     let types = types();
     let names: Vec<_> = types.iter().map(|ty| ty.name.as_str()).collect();
-    assert_eq!(names, ["fs-directory", "fs-file", "fs-mount"]);
+    assert_eq!(names, ["fs-directory", "fs-file", "fs-mount", "git-checkout"]);
     for ty in types.iter() {
-        let default = if ty.name == "fs-file" { "copy_on_write" } else { "overlay" };
+        let (default, handler) = match ty.name.as_str() {
+            "fs-file" => ("copy_on_write", "file"),
+            "git-checkout" => ("git_worktree", "git"),
+            _ => ("overlay", "file"),
+        };
         assert_eq!((ty.default_strategy.as_str(), &ty.sandbox_strategy), (default, &None));
-        assert_eq!((ty.handler.as_str(), ty.origin.as_str()), ("file", "built-in"));
+        assert_eq!((ty.handler.as_str(), ty.origin.as_str()), (handler, "built-in"));
         assert!(!ty.summary.is_empty());
     }
 }
@@ -68,7 +72,7 @@ fn a_user_adds_and_replaces_types() {
         &definition(("my-tree", "fs-file")).replace("directory", "file"),
     ])
     .unwrap();
-    assert_eq!(types.iter().count(), 4);
+    assert_eq!(types.iter().count(), EMBEDDED.len() + 1);
     assert_eq!(types.get("fs-file").unwrap().summary, "Mine");
     assert!(types.get("my-tree").unwrap().origin.ends_with("0.yaml"));
     let dir = tempfile::tempdir().unwrap();
@@ -228,4 +232,41 @@ fn what_cannot_be_read_is_an_error_that_names_it() {
         let error = types().detect(path.to_str().unwrap()).unwrap_err();
         assert!(matches!(&error, Error::Io { step: at, .. } if *at == step), "{name}: {error:?}");
     }
+}
+
+#[test]
+fn a_checkout_is_told_by_its_git() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().canonicalize().unwrap();
+    let types = ResourceTypes::embedded().unwrap();
+    let detected = || types.detect(path.to_str().unwrap()).unwrap().type_name;
+    std::fs::create_dir(path.join(".git")).unwrap();
+    assert_eq!(detected(), "fs-directory");
+    std::fs::create_dir(path.join(".git/objects")).unwrap();
+    std::fs::write(path.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+    assert_eq!(detected(), "git-checkout");
+    assert_eq!(types.detect_as("fs-directory", path.to_str().unwrap()).unwrap().type_name, "fs-directory");
+    std::fs::remove_dir_all(path.join(".git")).unwrap();
+    std::fs::write(path.join(".git"), "gitdir: /elsewhere\n").unwrap();
+    assert_eq!(detected(), "git-checkout");
+    std::fs::write(path.join(".git"), "not this").unwrap();
+    assert_eq!(detected(), "fs-directory");
+}
+
+#[test]
+fn a_bare_repository_is_refused_with_a_way_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().canonicalize().unwrap();
+    for name in ["objects", "refs"] {
+        std::fs::create_dir(path.join(name)).unwrap();
+    }
+    std::fs::write(path.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    let types = ResourceTypes::embedded().unwrap();
+    match types.detect(path.to_str().unwrap()) {
+        Err(Error::Refused { reason, hint }) => {
+            assert!(reason.contains("bare") && hint.unwrap().contains("git clone"), "{reason}");
+        }
+        other => panic!("not refused: {other:?}"),
+    }
+    assert!(types.detect_as("fs-directory", path.to_str().unwrap()).is_ok());
 }
