@@ -1,6 +1,8 @@
 //! `features/*.feature`, run by cucumber against a real manager and its handler of files.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+#[path = "features/git_worktree.rs"]
+mod git_worktree;
 #[path = "features/overlay.rs"]
 mod overlay;
 
@@ -38,6 +40,8 @@ struct Files {
     /// Where the state and the original are.
     root: PathBuf,
     before: Manifest,
+    /// What it is, to the handlers.
+    type_name: &'static str,
     plan: PlanId,
     sandboxes: Vec<SandboxResult>,
     error: Option<String>,
@@ -64,6 +68,7 @@ impl Files {
             root: dir.path().to_path_buf(),
             dir,
             before: Manifest::default(),
+            type_name: "fs-directory",
             plan: PlanId::from_string("none yet"),
             sandboxes: Vec::new(),
             error: None,
@@ -87,11 +92,11 @@ impl Files {
     }
 
     fn resource(&self) -> Resource {
-        Resource::at_path("fs-directory", &self.original())
+        Resource::at_path(self.type_name, &self.original())
     }
 
     fn handler(&self) -> Box<dyn ResourceHandler + '_> {
-        self.manager.handler("fs-directory").unwrap()
+        self.manager.handler(self.type_name).unwrap()
     }
 
     fn in_sandbox(&self, path: &str) -> PathBuf {

@@ -128,7 +128,7 @@ mod tests {
     fn the_built_ins_go_by_their_names() {
         let registry = registry(&Settings::default()).unwrap();
         let names: Vec<&str> = registry.entries().map(|e| e.name.as_str()).collect();
-        assert_eq!(names, ["copy_on_write", "filesystem_copy", "none", "overlay"]);
+        assert_eq!(names, ["copy_on_write", "filesystem_copy", "git_worktree", "none", "overlay"]);
         assert!(!registry.get("none").unwrap().capabilities.isolates);
     }
 

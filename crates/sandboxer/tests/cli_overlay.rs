@@ -463,7 +463,7 @@ fn doctor_tries_every_way() {
     let ways: Vec<_> =
         strategies.iter().map(|s| (s["strategy"].as_str().unwrap(), s["way"].as_str())).collect();
     let overlays = [("overlay", Some("on the host")), ("overlay", Some("in a user namespace"))];
-    let others = [("copy_on_write", None), ("filesystem_copy", None), ("none", None)];
+    let others = [("git_worktree", None), ("copy_on_write", None), ("filesystem_copy", None), ("none", None)];
     assert_eq!(ways, [&overlays[..], &others].concat());
     assert!(strategies.iter().all(|s| !s["reason"].as_str().unwrap().is_empty()));
     assert!(!world.path("home").exists(), "doctor made a state directory");

@@ -56,7 +56,7 @@ fn create(world: &mut Files, strategy: &str, no_fallback: bool) {
     }
 }
 
-fn target(world: &Files) -> &Target {
+pub fn target(world: &Files) -> &Target {
     world.answers.target.as_ref().unwrap()
 }
 

@@ -14,6 +14,9 @@ use super::output::{self, Ui, count, shell_word};
 /// No more digits than this are shown of a commit's name; JSON has them all.
 const SHOWN: usize = 10;
 
+/// Where flags that are for git checkouts stand in a command's help.
+pub const HEADING: &str = "Git checkouts";
+
 /// What a command that runs in a sandbox of a checkout can reach all the same.
 pub const NOT_CONTAINED: &str = "not protected yet: the sandbox reads the objects of your repository as alternates, and a command that reaches outside of the sandbox's directory can write to that repository as any program of yours can";
 
@@ -22,16 +25,15 @@ pub const OLDEST: &str = "2.30 or newer";
 
 /// What a sandbox of a git checkout begins with.
 #[derive(clap::Args)]
-#[command(next_help_heading = "Git checkouts")]
 pub struct CheckoutArgs {
     /// Begin from this commit, branch or tag instead of what is checked out
-    #[arg(long, value_name = "REF")]
+    #[arg(long, value_name = "REF", help_heading = HEADING)]
     from: Option<String>,
     /// Leave uncommitted changes and untracked files behind
-    #[arg(long)]
+    #[arg(long, help_heading = HEADING)]
     clean: bool,
     /// Leave ignored files behind
-    #[arg(long)]
+    #[arg(long, help_heading = HEADING)]
     no_ignored: bool,
 }
 

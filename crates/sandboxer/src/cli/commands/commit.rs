@@ -63,16 +63,15 @@ pub struct Args {
 
 /// What becomes of it in a git repository.
 #[derive(clap::Args)]
-#[command(next_help_heading = "Git checkouts")]
 struct RevisionArgs {
     /// Only leave it as this branch, for review; the checkout is not touched
-    #[arg(long, value_name = "BRANCH")]
+    #[arg(long, value_name = "BRANCH", help_heading = git::HEADING)]
     to: Option<String>,
     /// Keep the commits that were made in the sandbox; one more has what is in none of them
-    #[arg(long, conflicts_with = "squash")]
+    #[arg(long, conflicts_with = "squash", help_heading = git::HEADING)]
     keep_commits: bool,
     /// Make one commit of everything, whatever was committed in the sandbox [default]
-    #[arg(long)]
+    #[arg(long, help_heading = git::HEADING)]
     squash: bool,
 }
 

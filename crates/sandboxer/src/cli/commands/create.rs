@@ -24,7 +24,7 @@ Examples:
   sandbox create ~/proj --name try --ttl 2h       Named, and gone in two hours if nothing is pending
   sandbox create --exclude target --exclude '*.o' Leave build output out
   sandbox create --input app=./app --input conf=/etc/app.conf
-  sandbox create --clean --from v1.2              A git checkout: without what is uncommitted, from a tag
+  sandbox create --clean --from v1.2              Git: from a tag, nothing uncommitted
   sandbox create --plan fix-123 --json            The same sandbox for each call with this plan")]
 pub struct Args {
     /// Directories or files [default: the current directory]
