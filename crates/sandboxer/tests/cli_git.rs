@@ -4,6 +4,8 @@
 #[path = "common/checkout.rs"]
 mod checkout;
 mod common;
+#[path = "common/user.rs"]
+mod user;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -17,6 +19,9 @@ use sandboxer_testkit::git::GitRepo;
 
 #[test]
 fn a_day_with_a_checkout() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::dirty();
     let inside = day.sandbox();
     // Everything is there, as it is in the checkout.
@@ -58,6 +63,9 @@ fn a_day_with_a_checkout() {
 
 #[test]
 fn git_works_inside_and_nothing_of_it_reaches_the_repository() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::dirty();
     let before = day.everything();
     let inside = day.sandbox();
@@ -106,6 +114,9 @@ fn difficult_work(inside: &GitRepo) {
 
 #[test]
 fn a_patch_applies_to_a_clean_clone() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::dirty();
     let inside = day.sandbox();
     difficult_work(&inside);
@@ -123,6 +134,9 @@ fn a_patch_applies_to_a_clean_clone() {
 
 #[test]
 fn difficult_names_and_kinds_are_committed_as_they_are() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::dirty();
     let inside = day.sandbox();
     difficult_work(&inside);
@@ -139,6 +153,9 @@ fn difficult_names_and_kinds_are_committed_as_they_are() {
 
 #[test]
 fn work_can_be_left_as_a_branch_for_review() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::dirty();
     let inside = day.sandbox();
     inside.write("hello.txt", "reviewed\n");
@@ -171,6 +188,9 @@ fn work_can_be_left_as_a_branch_for_review() {
 
 #[test]
 fn a_branch_for_review_is_no_commit_that_is_taken_back() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let inside = day.sandbox();
     inside.write("hello.txt", "one\n");
@@ -194,6 +214,9 @@ fn a_branch_for_review_is_no_commit_that_is_taken_back() {
 
 #[test]
 fn branches_that_cannot_be_made_are_refused() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     day.repo.git(&["branch", "old"]);
     let inside = day.sandbox();
@@ -213,6 +236,9 @@ fn branches_that_cannot_be_made_are_refused() {
 
 #[test]
 fn commits_that_were_made_inside_can_be_kept() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::dirty();
     let inside = day.sandbox();
     for name in ["one", "two"] {
@@ -246,6 +272,9 @@ fn commits_that_were_made_inside_can_be_kept() {
 
 #[test]
 fn one_commit_is_made_of_all_unless_told_otherwise() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let inside = day.sandbox();
     for name in ["one", "two"] {
@@ -259,6 +288,9 @@ fn one_commit_is_made_of_all_unless_told_otherwise() {
 
 #[test]
 fn commits_with_more_in_them_than_the_difference_shows_are_not_kept() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::dirty();
     let inside = day.sandbox();
     inside.write("one", "1\n");
@@ -274,6 +306,9 @@ fn commits_with_more_in_them_than_the_difference_shows_are_not_kept() {
 
 #[test]
 fn chosen_paths_and_hunks_become_a_commit_of_their_own() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::dirty();
     let inside = day.sandbox();
     let text = String::from_utf8(inside.read("ten.txt")).unwrap();
@@ -301,6 +336,9 @@ fn chosen_paths_and_hunks_become_a_commit_of_their_own() {
 
 #[test]
 fn a_commit_is_taken_back_and_made_again() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::dirty();
     let before = (day.repo.head(), day.repo.status(), files(day.repo.path()));
     let inside = day.sandbox();
@@ -321,6 +359,9 @@ fn a_commit_is_taken_back_and_made_again() {
 
 #[test]
 fn what_is_on_top_of_a_commit_is_not_taken_back() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let inside = day.sandbox();
     inside.write("hello.txt", "changed\n");
@@ -335,6 +376,9 @@ fn what_is_on_top_of_a_commit_is_not_taken_back() {
 
 #[test]
 fn checkpoints_hold_the_index_and_the_branches_too() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::dirty();
     let before = day.everything();
     let inside = day.sandbox();
@@ -368,6 +412,9 @@ fn checkpoints_hold_the_index_and_the_branches_too() {
 
 #[test]
 fn a_rollback_after_a_commit_goes_back_to_the_commit() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let inside = day.sandbox();
     inside.write("kept", "kept\n");
@@ -382,6 +429,9 @@ fn a_rollback_after_a_commit_goes_back_to_the_commit() {
 
 #[test]
 fn work_that_is_parked_comes_back_with_its_repository() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::dirty();
     let before = day.everything();
     let inside = day.sandbox();
@@ -403,6 +453,9 @@ fn work_that_is_parked_comes_back_with_its_repository() {
 
 #[test]
 fn nothing_is_left_in_the_repository() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::dirty();
     let before = day.everything();
     let inside = day.sandbox();
@@ -420,6 +473,9 @@ fn nothing_is_left_in_the_repository() {
 
 #[test]
 fn a_checkout_and_a_plain_directory_are_committed_as_one() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     day.world.file("data/value", "old\n");
     let data = day.world.path("data");
@@ -453,6 +509,9 @@ fn a_checkout_and_a_plain_directory_are_committed_as_one() {
 
 #[test]
 fn get_and_create_tell_where_the_sandbox_stands() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let base = day.repo.head();
     let created = day.world.json(&["create", "--name", "try"]);
@@ -561,5 +620,41 @@ fn a_git_that_is_missing_or_too_old_is_told_of() {
         );
         let made = with_path(&day, &dir, &["create", "-s", "filesystem_copy"]);
         assert_eq!(made.code, 0, "{}", made.stderr);
+    }
+}
+
+/// What an ordinary user has, whose overlay is in a keeper's namespaces: git works by `sandbox run`.
+#[test]
+fn everybody_can_work_on_a_checkout() {
+    for user in user::overlay_users() {
+        let git = |arguments: &[&str]| {
+            let output = user.command("git").args(arguments).output().unwrap();
+            assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        git(&["init", "-q", "-b", "main"]);
+        git(&["config", "user.name", "Tess Tester"]);
+        git(&["config", "user.email", "tess@example.org"]);
+        git(&["add", "hello.txt", "src"]);
+        git(&["commit", "-q", "-m", "first"]);
+        let script =
+            "git status --short; echo more >> hello.txt; git commit -q -a -m inside; git log --format=%s";
+        let ran =
+            user.run(&["run", "--plan", "p", "--name", "try", "--keep", "-q", "--", "sh", "-c", script]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, "?? run.sh\ninside\nfirst\n"), "{}", ran.stderr);
+        assert_eq!(user.json(&["get", "try"])["strategy"], "git_worktree");
+        assert_eq!(
+            (user.diff("try"), git(&["log", "--format=%s"])),
+            (vec!["M hello.txt".to_owned()], "first\n".into())
+        );
+        user.ok(&["commit", "try", "--keep-commits"]);
+        assert_eq!(git(&["log", "--format=%s"]), "inside\nfirst\n");
+        assert_eq!(git(&["status", "--short"]), "?? run.sh\n");
+        user.ok(&["undo", "try"]);
+        assert_eq!(
+            (git(&["log", "--format=%s"]), git(&["fsck", "--no-dangling"])),
+            ("first\n".to_owned(), String::new())
+        );
+        user.ok(&["destroy", "try", "--discard"]);
     }
 }

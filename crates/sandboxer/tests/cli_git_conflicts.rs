@@ -35,6 +35,9 @@ fn reason(error: &Value) -> &str {
 
 #[test]
 fn uncommitted_work_is_never_written_over() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let inside = day.sandbox();
     inside.write("ten.txt", ten(&[(1, "sandbox")]));
@@ -52,6 +55,9 @@ fn uncommitted_work_is_never_written_over() {
 
 #[test]
 fn uncommitted_work_is_merged_and_stays_uncommitted() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let inside = day.sandbox();
     inside.write("ten.txt", ten(&[(1, "sandbox")]));
@@ -66,6 +72,9 @@ fn uncommitted_work_is_merged_and_stays_uncommitted() {
 
 #[test]
 fn uncommitted_work_on_the_same_lines_is_not_merged() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let inside = day.sandbox();
     inside.write("ten.txt", ten(&[(5, "sandbox")]));
@@ -75,6 +84,9 @@ fn uncommitted_work_on_the_same_lines_is_not_merged() {
 
 #[test]
 fn what_was_brought_along_uncommitted_stays_uncommitted() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     day.repo.write("ten.txt", ten(&[(10, "user")]));
     let inside = day.sandbox();
@@ -89,6 +101,9 @@ fn what_was_brought_along_uncommitted_stays_uncommitted() {
 
 #[test]
 fn what_is_staged_is_in_the_way() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let inside = day.sandbox();
     inside.write("ten.txt", ten(&[(1, "sandbox")]));
@@ -109,6 +124,9 @@ fn what_is_staged_is_in_the_way() {
 
 #[test]
 fn files_that_both_made_or_removed_are_in_the_way() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let inside = day.sandbox();
     inside.write("new", "sandbox\n");
@@ -121,6 +139,9 @@ fn files_that_both_made_or_removed_are_in_the_way() {
 
 #[test]
 fn a_branch_that_moved_elsewhere_in_the_file_is_merged_with() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let inside = day.sandbox();
     inside.write("ten.txt", ten(&[(1, "sandbox")]));
@@ -139,6 +160,9 @@ fn a_branch_that_moved_elsewhere_in_the_file_is_merged_with() {
 
 #[test]
 fn a_branch_that_moved_on_the_same_lines_is_a_conflict() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let inside = day.sandbox();
     inside.write("ten.txt", ten(&[(5, "sandbox")]));
@@ -155,6 +179,9 @@ fn a_branch_that_moved_on_the_same_lines_is_a_conflict() {
 
 #[test]
 fn commits_are_kept_with_a_merge_where_the_branch_has_moved() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let inside = day.sandbox();
     inside.write("one", "1\n");
@@ -169,6 +196,9 @@ fn commits_are_kept_with_a_merge_where_the_branch_has_moved() {
 
 #[test]
 fn another_branch_in_the_checkout_is_refused() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let inside = day.sandbox();
     inside.write("hello.txt", "sandbox\n");
@@ -187,6 +217,9 @@ fn another_branch_in_the_checkout_is_refused() {
 
 #[test]
 fn of_two_sandboxes_the_second_merges_or_is_a_conflict() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let [one, two, three] = ["one", "two", "try"].map(|name| day.create(name, &[]));
     one.write("ten.txt", ten(&[(1, "one")]));
@@ -208,6 +241,9 @@ fn of_two_sandboxes_the_second_merges_or_is_a_conflict() {
 
 #[test]
 fn an_index_that_somebody_holds_is_waited_for_and_named() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let inside = day.sandbox();
     inside.write("hello.txt", "sandbox\n");
@@ -223,6 +259,9 @@ fn an_index_that_somebody_holds_is_waited_for_and_named() {
 
 #[test]
 fn hooks_filters_and_settings_of_the_inside_run_nowhere_else() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let inside = day.sandbox();
     let marker = day.world.path("ran");
@@ -264,6 +303,9 @@ fn hooks_filters_and_settings_of_the_inside_run_nowhere_else() {
 
 #[test]
 fn files_that_were_changed_and_put_back_are_not_in_the_way() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let inside = day.sandbox();
     inside.write("ten.txt", ten(&[(1, "sandbox")]));

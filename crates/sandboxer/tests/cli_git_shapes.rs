@@ -13,6 +13,9 @@ use sandboxer_testkit::git::GitRepo;
 
 #[test]
 fn a_detached_head_moves_by_itself() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     day.repo.git(&["switch", "-q", "--detach"]);
     let inside = day.sandbox();
@@ -28,6 +31,9 @@ fn a_detached_head_moves_by_itself() {
 
 #[test]
 fn the_first_commit_of_all() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let world = World::new();
     let repo = GitRepo::new(world.project());
     repo.write("mine", "untracked\n");
@@ -47,6 +53,9 @@ fn the_first_commit_of_all() {
 
 #[test]
 fn objects_named_by_sha256() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::of(GitRepo::new_sha256);
     let inside = day.sandbox();
     inside.write("hello.txt", "sha256\n");
@@ -60,6 +69,9 @@ fn objects_named_by_sha256() {
 
 #[test]
 fn a_repository_inside_the_repository_is_shown_and_refused() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let before = day.everything();
     let inside = day.sandbox();
@@ -77,6 +89,9 @@ fn a_repository_inside_the_repository_is_shown_and_refused() {
 
 #[test]
 fn a_repository_of_the_users_inside_his_own_stays_as_it_is() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let nested = GitRepo::new(day.repo.path().join("vendor"));
     nested.write("lib.c", "int x;\n");
@@ -91,6 +106,9 @@ fn a_repository_of_the_users_inside_his_own_stays_as_it_is() {
 
 #[test]
 fn a_linked_worktree_is_a_checkout_like_any_other() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     let linked = day.world.path("linked");
     day.repo.git(&["worktree", "add", "-q", "-b", "side", linked.to_str().unwrap()]);
@@ -152,6 +170,9 @@ fn submodules_with_files_in_them_are_refused() {
 
 #[test]
 fn submodules_that_are_not_initialised_are_kept() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let (day, _library) = with_submodule();
     let clone = GitRepo::at(day.world.path("clone"));
     day.repo.git(&["clone", "-q", ".", clone.path().to_str().unwrap()]);
@@ -170,6 +191,9 @@ fn submodules_that_are_not_initialised_are_kept() {
 
 #[test]
 fn what_is_not_checked_out_stays_away_and_stays_committed() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     day.repo.git(&["sparse-checkout", "set", "--no-cone", "/*", "!/src/"]);
     assert!(!day.repo.path().join("src").exists());
@@ -201,6 +225,9 @@ fn a_merge_under_way_is_refused() {
 
 #[test]
 fn line_ends_are_stored_as_git_stores_them() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     day.repo.write(".gitattributes", "*.txt text eol=crlf\n");
     day.repo.write("crlf.txt", "one\r\ntwo\r\n");
@@ -215,6 +242,9 @@ fn line_ends_are_stored_as_git_stores_them() {
 
 #[test]
 fn what_goes_through_a_filter_is_refused_but_for_pointers() {
+    if !checkout::git_works_inside() {
+        return;
+    }
     let day = Checkout::new();
     day.repo.write(".gitattributes", "*.bin filter=lfs -text\n");
     day.repo.commit_all("attributes");
@@ -241,4 +271,93 @@ fn a_sandbox_can_be_of_a_part_of_the_checkout() {
     fs::write(day.world.inside("part").join("main.rs"), "changed\n").unwrap();
     day.world.ok(&["commit", "part"]);
     assert_eq!((day.repo.status().as_str(), day.subjects("main").as_str()), (" M src/main.rs", "first"));
+}
+
+#[test]
+fn a_clean_sandbox_has_what_is_committed_and_what_is_ignored() {
+    if !checkout::git_works_inside() {
+        return;
+    }
+    let day = Checkout::dirty();
+    let before = day.everything();
+    let inside = day.create("try", &["--clean"]);
+    assert_eq!((inside.status().as_str(), inside.head()), ("", day.repo.head()));
+    assert_eq!(inside.read("run.sh"), b"#!/bin/sh\necho hi\n");
+    assert!(!inside.path().join("notes.txt").exists() && inside.path().join("build/out.o").exists());
+    assert!(day.diff("try").is_empty());
+    inside.write("new", "new\n");
+    inside.commit_all("inside");
+    assert_eq!(day.diff("try"), ["A new"]);
+    assert_eq!(day.everything(), before);
+    day.world.ok(&["commit", "try", "--keep-commits"]);
+    assert_eq!(
+        (day.subjects("main").as_str(), day.repo.status().as_str()),
+        ("inside\nfirst", " M run.sh\n?? notes.txt")
+    );
+    // What was left behind is still the user's, and in the way of who changes it.
+    inside.write("run.sh", "#!/bin/sh\necho sandbox\n");
+    let refused = day.world.json_error(&["commit", "try"], 3);
+    assert_eq!(refused["paths"][0]["path"], "run.sh", "{refused}");
+    assert_eq!(day.fsck(), "");
+}
+
+#[test]
+fn ignored_files_can_be_left_behind() {
+    if !checkout::git_works_inside() {
+        return;
+    }
+    let day = Checkout::dirty();
+    let inside = day.create("try", &["--no-ignored"]);
+    assert_eq!(inside.status(), " M run.sh\n?? notes.txt");
+    assert!(!inside.path().join("build").exists());
+    assert!(day.diff("try").is_empty());
+    inside.write("build/out.o", "another\n");
+    assert!(day.diff("try").is_empty());
+    inside.write("hello.txt", "changed\n");
+    day.world.ok(&["commit", "try", "-m", "changed"]);
+    assert_eq!(
+        (day.repo.read("build/out.o"), day.repo.status()),
+        (b"object\n".to_vec(), " M run.sh\n?? notes.txt".into())
+    );
+    day.world.ok(&["rollback", "try"]);
+    assert!(
+        !day.world.inside("try").join("build/out.o").exists(),
+        "a rollback brings nothing back that was left behind"
+    );
+}
+
+#[test]
+fn another_commit_to_begin_from_leads_to_a_branch() {
+    if !checkout::git_works_inside() {
+        return;
+    }
+    let day = Checkout::new();
+    day.repo.git(&["tag", "v1"]);
+    day.repo.write("hello.txt", "second\n");
+    day.repo.write("later", "later\n");
+    day.repo.commit_all("second");
+    let inside = day.create("try", &["--from", "v1", "--clean"]);
+    assert_eq!((inside.git(&["log", "--format=%s"]).as_str(), inside.status().as_str()), ("first", ""));
+    assert_eq!(inside.read("hello.txt"), b"hello\nworld\n");
+    assert!(!inside.path().join("later").exists() && day.diff("try").is_empty());
+    inside.write("fix", "fix\n");
+    assert_eq!(day.diff("try"), ["A fix"]);
+    let before = day.everything();
+    let refused = day.world.json_error(&["commit", "try"], 5);
+    assert!(refused["hints"][0].as_str().unwrap().contains("--to BRANCH"), "{refused}");
+    assert_eq!(day.everything(), before);
+    day.world.ok(&["commit", "try", "--to", "backport", "-m", "fix"]);
+    assert_eq!(
+        (day.subjects("backport").as_str(), day.subjects("main").as_str()),
+        ("fix\nfirst", "second\nfirst")
+    );
+    assert_eq!(day.repo.git(&["diff", "--name-only", "v1", "backport"]), "fix");
+    assert_eq!((day.repo.status(), day.fsck()), (String::new(), String::new()));
+    let unknown = day.world.run(&["create", "--from", "no-such-ref"]);
+    assert!(
+        [2, 4, 5].contains(&unknown.code) && unknown.stderr.contains("no-such-ref"),
+        "{}: {}",
+        unknown.code,
+        unknown.stderr
+    );
 }

@@ -80,6 +80,17 @@ impl Checkout {
     }
 }
 
+/// Whether git works in the directory that `sandbox path` names. For an ordinary user it does so by `sandbox run` alone.
+pub fn git_works_inside() -> bool {
+    let works = rustix::process::geteuid().is_root();
+    if !works {
+        sandboxer_testkit::skip(
+            "git is started from outside in the sandbox, which needs a mount on the host",
+        );
+    }
+    works
+}
+
 /// Every file below `root` but those of `.git`, with mode and content; of a link, where it leads.
 pub fn files(root: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
