@@ -10,12 +10,15 @@ use std::path::{Path, PathBuf};
 use sandboxer_core::model::RelPath;
 use sandboxer_core::{Error, Result};
 
-use crate::git::{Git, Place};
+use crate::git::{Git, Place, Version, version};
 use crate::hostile;
 use crate::oid::Oid;
 use crate::private::{self, Seed};
 use crate::scratch::own_place;
 use crate::screen::holds_below;
+
+/// The first git that collapses directories of ignored files and misses none.
+const COLLAPSES: Version = Version { major: 2, minor: 32 };
 
 /// A checkout to be looked at.
 #[derive(Debug)]
@@ -82,7 +85,9 @@ pub fn differing(checkout: &Checkout<'_>, commit: &Oid) -> Result<Vec<Differs>> 
 /// What of the work tree is ignored and not tracked; a directory that is ignored as a whole is one entry.
 pub fn ignored(checkout: &Checkout<'_>) -> Result<Vec<RelPath>> {
     let view = View::open(checkout)?;
-    let words = ["ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory"];
+    let mut words = vec!["ls-files", "-z", "--others", "--ignored", "--exclude-standard"];
+    // An older git leaves out, of directories, those that hold nothing but what is ignored.
+    words.extend(version().is_ok_and(|version| version >= COLLAPSES).then_some("--directory"));
     let listed = view.paths(&words)?;
     // A directory that is not ignored itself is listed with what is ignored in it.
     Ok(listed.iter().filter(|path| !holds_below(&listed, path)).cloned().collect())
