@@ -11,7 +11,9 @@ use std::time::Duration;
 use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
 use sandboxer_core::contract::{CancelFlag, NoProgress, Progress};
-use sandboxer_core::model::{Change, CommitRequest, CommitResult, DiffKind, DiffView, OpId, RelPath};
+use sandboxer_core::model::{
+    Change, CommitRequest, CommitResult, Conflict, DiffEntry, DiffKind, DiffView, OpId, RelPath,
+};
 use sandboxer_core::{Error, Result};
 
 use crate::base::{Base, PACK};
@@ -59,8 +61,12 @@ impl Default for Means {
 
 /// The original's own history: it knows what was put there on purpose, and what was there before.
 pub trait History: Send + Sync {
-    /// Whether what the original has at `path` now is safe in its history: then a change of both sides may be merged unasked.
-    fn is_safe(&self, path: &RelPath) -> Result<bool>;
+    /// For each of `entries`: what is in the way of its commit, and why. Where nothing is, what the original has there is safe in its history, and a
+    /// change of both sides may be merged unasked.
+    fn in_the_way(&self, entries: &[DiffEntry]) -> Result<Vec<Option<Conflict>>>;
+
+    /// Whether it has something else at `path` now than it had when the sandbox was made.
+    fn has_moved(&self, path: &RelPath) -> Result<bool>;
 
     /// The content that the sandbox was made from at `path`, if that is known.
     fn base(&self, path: &RelPath) -> Result<Option<Vec<u8>>>;

@@ -67,6 +67,13 @@ pub fn entries(repo: &Repository, paths: &[RelPath]) -> Result<BTreeMap<RelPath,
     Ok(found)
 }
 
+/// Every path in the index.
+pub fn names(repo: &Repository) -> Result<BTreeSet<RelPath>> {
+    let told = repo.git().args(["ls-files", "-z", "--full-name"]).output()?;
+    let names = told.split(|b| *b == 0).filter(|name| !name.is_empty());
+    names.map(|name| RelPath::from_bytes(name).map_err(Error::from)).collect()
+}
+
 /// The paths that stand for commits of other repositories.
 pub fn submodules(repo: &Repository) -> Result<Vec<RelPath>> {
     let told = repo.git().args(["ls-files", "-s", "-z", "--full-name"]).output()?;

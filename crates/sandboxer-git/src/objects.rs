@@ -78,6 +78,14 @@ pub fn changed_paths(ledger: &Ledger, from: &Oid, to: &Oid) -> Result<Vec<RelPat
     paths.map(|path| Ok(RelPath::from_bytes(path)?)).collect()
 }
 
+/// The files that `commit` has below the directory `dir`, at any depth.
+pub fn files_below(ledger: &Ledger, commit: &Oid, dir: &RelPath) -> Result<Vec<RelPath>> {
+    let git = ledger.git().args(["ls-tree", "-r", "-z", "--name-only", "--full-tree", commit.as_str(), "--"]);
+    let told = git.arg(dir.as_path()).output()?;
+    let paths = told.split(|b| *b == 0).filter(|path| !path.is_empty());
+    paths.map(|path| RelPath::from_bytes(path).map_err(Error::from)).collect()
+}
+
 /// Whether `new` has `old` in its history, or is it.
 pub fn is_ancestor(ledger: &Ledger, old: &Oid, new: &Oid) -> Result<bool> {
     let git = ledger.git().args(["merge-base", "--is-ancestor", old.as_str(), new.as_str()]);

@@ -21,6 +21,8 @@ pub struct FileSettings {
     pub attributes: Vec<u8>,
     /// `core.ignoreCase`.
     pub ignore_case: bool,
+    /// `core.fileMode`.
+    pub file_mode: bool,
     /// `core.autocrlf`.
     pub autocrlf: Option<String>,
     /// `core.eol`.
@@ -37,6 +39,7 @@ impl FileSettings {
             excludes: content_of(get("core.excludesfile"), "ignore"),
             attributes: content_of(get("core.attributesfile"), "attributes"),
             ignore_case: get("core.ignorecase").as_deref() == Some("true"),
+            file_mode: get("core.filemode").as_deref() != Some("false"),
             autocrlf: get("core.autocrlf"),
             eol: get("core.eol"),
         })

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use sandboxer_core::model::{
-    CommitRequest, Conflict, DiffKind, HunkSelection, Node, NodeType, Notice, OnConflict, RelPath,
+    CommitRequest, Conflict, DiffEntry, DiffKind, HunkSelection, Node, NodeType, Notice, OnConflict, RelPath,
 };
 use sandboxer_core::{Error, Result};
 
@@ -149,27 +149,42 @@ pub fn resolve(job: &Prepare<'_>, deltas: Vec<Delta>) -> Result<Resolved> {
         return Ok(resolved);
     }
     let verdicts = check_each(job.comparison.original, &resolved.deltas)?;
+    let mut objections = objections(job, &resolved.deltas)?;
     for (at, verdict) in verdicts.into_iter().enumerate() {
-        let Err((path, reason)) = verdict else { continue };
         let delta = &mut resolved.deltas[at];
-        match job.request.on_conflict {
-            OnConflict::Theirs => go_over(delta, present(job.comparison.original, delta)?),
-            OnConflict::Fail if !is_safe(job, &path)? => {
-                resolved.conflicts.push(Conflict::new(path, reason));
+        // Before anybody is asked about it: what is written after the answer is noticed.
+        let now = present(job.comparison.original, delta)?;
+        let objection = objections.as_mut().and_then(|all| all[at].take());
+        let is_safe = objections.is_some() && objection.is_none();
+        if job.request.on_conflict == OnConflict::Fail {
+            let unknown = |(path, reason)| (!is_safe).then(|| Conflict::new(path, reason));
+            let known = objection.or_else(|| verdict.as_ref().err().cloned().and_then(unknown));
+            if let Some(conflict) = known {
+                resolved.conflicts.push(conflict);
+                continue;
             }
-            _ => match merge_one(job, delta, path, reason)? {
-                Outcome::Planned => {}
-                Outcome::Stuck(conflict, marked) => {
-                    resolved.conflicts.push(*conflict);
-                    resolved.marked.extend(marked.map(|m| *m));
-                }
-            },
+        }
+        let Err((path, reason)) = verdict else { continue };
+        if job.request.on_conflict == OnConflict::Theirs || (is_safe && was_put_back(job, delta, &now)?) {
+            go_over(delta, now);
+            continue;
+        }
+        if let Outcome::Stuck(conflict, marked) = merge_one(job, delta, path, reason)? {
+            resolved.conflicts.push(*conflict);
+            resolved.marked.extend(marked.map(|m| *m));
         }
     }
     if job.request.on_conflict == OnConflict::Mark {
         resolved.marked.extend(resolved.deltas.iter().filter_map(clean_merge));
     }
     Ok(resolved)
+}
+
+/// What the original's history finds in the way of each; `None` where it has no history.
+fn objections(job: &Prepare<'_>, deltas: &[Delta]) -> Result<Option<Vec<Option<Conflict>>>> {
+    let Some(history) = job.history else { return Ok(None) };
+    let entries: Vec<DiffEntry> = deltas.iter().map(|delta| delta.entry.clone()).collect();
+    history.in_the_way(&entries).map(Some)
 }
 
 /// Takes the sandbox's version. What differs from the base in its mode alone differs in more from what the original has become.
@@ -184,8 +199,13 @@ fn go_over(delta: &mut Delta, now: Present) {
 fn leave_out(job: &Prepare<'_>, resolved: &mut Resolved) -> Result<()> {
     loop {
         let verdicts = check_each(job.comparison.original, &resolved.deltas)?;
-        let reasons: Vec<Option<String>> =
-            verdicts.into_iter().map(|v| v.err().map(|(_, reason)| reason)).collect();
+        let mut objections = objections(job, &resolved.deltas)?;
+        let mut objection = |at: usize| objections.as_mut().and_then(|all| all[at].take()).map(|c| c.reason);
+        let reasons: Vec<Option<String>> = verdicts
+            .into_iter()
+            .enumerate()
+            .map(|(at, verdict)| objection(at).or(verdict.err().map(|(_, reason)| reason)))
+            .collect();
         if reasons.iter().all(Option::is_none) {
             return Ok(());
         }
@@ -282,9 +302,19 @@ fn merge_file(job: &Prepare<'_>, delta: &mut Delta, now: Present, reason: String
     Ok(Outcome::Planned)
 }
 
-/// Whether what the original has at `path` is somewhere else too, so that a merge cannot lose it.
-fn is_safe(job: &Prepare<'_>, path: &RelPath) -> Result<bool> {
-    job.history.map_or(Ok(false), |history| history.is_safe(path))
+/// Whether the original is again what it was, as its history knows: then nobody's work is in the way. Directories are not looked through.
+fn was_put_back(job: &Prepare<'_>, delta: &Delta, now: &Present) -> Result<bool> {
+    let is_dir = |stamp: Option<Stamp>| stamp.is_some_and(|s| s.is_dir());
+    let directories = is_dir(now.at) || is_dir(now.from) || is_dir(delta.now.as_ref().map(|seen| seen.stamp));
+    let Some(history) = job.history.filter(|_| !directories && delta.plan.content.is_none()) else {
+        return Ok(false);
+    };
+    for path in delta.entry.from.iter().chain([&delta.entry.path]) {
+        if history.has_moved(path)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn known_base(job: &Prepare<'_>, path: &RelPath, entry: &Entry) -> Result<Option<Vec<u8>>> {

@@ -8,14 +8,17 @@ use sandboxer_core::model::{Conflict, DiffEntry, DiffKind, Node, NodeType, OnCon
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::commit::{Journal, LABELS, Step};
 use sandboxer_fs::content::read_all;
+use sandboxer_fs::hash::ContentHash;
 use sandboxer_fs::merge;
 use sandboxer_fs::patch;
 use sandboxer_fs::root::{Root, stamp_of_fd};
+use sandboxer_fs::space::History;
 use sandboxer_git::attributes::{Attributes, Rules, is_lfs_pointer};
 use sandboxer_git::import::{Content, FileChange};
 use sandboxer_git::objects;
 
-use super::knowledge::{FILE, Facts, LINK, Memory, PROGRAM, WorkTree};
+use super::blocked::Blocked;
+use super::knowledge::{FILE, Facts, LINK, Memory, PROGRAM, WorkTree, mode_of_file};
 
 /// Files up to this are held in memory, to see whether they have to be converted.
 const HELD: u64 = 64 << 20;
@@ -28,12 +31,27 @@ pub struct Source<'a> {
     pub memory: &'a Memory,
     /// What git knows of the paths.
     pub facts: &'a Facts,
-    /// The user's files; none where they are not touched.
-    pub work: Option<WorkTree<'a>>,
+    /// The user's files and what git knows of them; none where the sandbox has none of them.
+    pub user: Option<(&'a Facts, WorkTree<'a>)>,
+    /// New paths that something is in the place of.
+    pub blocked: &'a Blocked,
+    /// Whether only a branch is made.
+    pub is_branch: bool,
+    /// Whether files can be told to be programs by their mode.
+    pub file_mode: bool,
     /// How files become blobs.
     pub attributes: Attributes<'a>,
     /// What to do where the user's work is in the way.
     pub on_conflict: OnConflict,
+}
+
+/// How the sandbox's version of a file stands to the user's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It is taken as it is.
+    Alone,
+    /// It has uncommitted work of the user's in it, which is left out.
+    OverWork,
 }
 
 /// The paths that a commit is about.
@@ -49,16 +67,21 @@ impl Facts {
             return Ok(None);
         }
         for path in entry.from.iter().chain([&entry.path]) {
-            if let Some(reason) = self.in_the_way(work, path)? {
-                return Ok(Some(Conflict::new(path.clone(), reason)));
+            if let Some(way) = self.in_the_way(work, path)? {
+                return Ok(Some(Conflict::new(path.clone(), way.reason)));
             }
         }
         Ok(None)
     }
+
+    /// Whether something at the entry's path is staged that is nowhere else.
+    fn has_only_staged(&self, work: &WorkTree<'_>, entry: &DiffEntry) -> Result<bool> {
+        Ok(self.in_the_way(work, &entry.path)?.is_some_and(|way| way.is_only_staged))
+    }
 }
 
 /// Whether git has a name for what is there.
-fn is_kept(node: &Option<Node>) -> bool {
+pub fn is_kept(node: &Option<Node>) -> bool {
     node.as_ref().is_some_and(|node| matches!(node.node_type, NodeType::File | NodeType::Symlink))
 }
 
@@ -70,12 +93,16 @@ impl Source<'_> {
         self.refuse_filtered(&rules, &staged)?;
         let (mut changes, mut conflicts) = (Vec::new(), Vec::new());
         for entry in &self.journal.entries {
-            match self.in_the_way(entry)? {
-                Some(conflict) if self.on_conflict == OnConflict::Fail => conflicts.push(conflict),
-                found => match self.change(entry, &staged, &rules, found.is_some())? {
+            let found = match self.blocked.conflict(entry) {
+                Some(conflict) => Err(conflict),
+                None => self.standing(entry)?,
+            };
+            match found {
+                Ok(standing) => match self.change(entry, &staged, &rules, standing)? {
                     Ok(more) => changes.extend(more),
                     Err(conflict) => conflicts.push(conflict),
                 },
+                Err(conflict) => conflicts.push(conflict),
             }
         }
         if conflicts.is_empty() { Ok(changes) } else { Err(Error::Conflict { conflicts }) }
@@ -91,8 +118,36 @@ impl Source<'_> {
         self.journal.entries.iter().filter(files).map(|entry| entry.path.clone()).collect()
     }
 
-    fn in_the_way(&self, entry: &DiffEntry) -> Result<Option<Conflict>> {
-        self.work.as_ref().map_or(Ok(None), |work| self.facts.about(work, entry))
+    /// How the sandbox's version stands to the user's work.
+    fn standing(&self, entry: &DiffEntry) -> Result<Result<Standing, Conflict>> {
+        let Some((facts, work)) = &self.user else { return Ok(Ok(Standing::Alone)) };
+        let Some(conflict) = facts.about(work, entry)? else { return Ok(Ok(Standing::Alone)) };
+        match self.on_conflict {
+            _ if self.is_branch => self.standing_for_branch(entry, conflict),
+            OnConflict::Theirs => Ok(Ok(Standing::Alone)),
+            OnConflict::Merge | OnConflict::Mark if !facts.has_only_staged(work, entry)? => {
+                Ok(Ok(Standing::OverWork))
+            }
+            _ => Ok(Err(conflict)),
+        }
+    }
+
+    /// A branch touches nobody's files; but it must not take along what the user has not committed, and the sandbox was given.
+    fn standing_for_branch(
+        &self,
+        entry: &DiffEntry,
+        conflict: Conflict,
+    ) -> Result<Result<Standing, Conflict>> {
+        let path = entry.from.as_ref().unwrap_or(&entry.path);
+        let before =
+            self.journal.before.iter().find(|(at, _)| at == path).and_then(|(_, before)| before.as_ref());
+        let committed = History::base(self.memory, path)?;
+        Ok(match (before.and_then(|entry| entry.hash), committed) {
+            (Some(hash), Some(content)) if hash == ContentHash::of(&content) => Ok(Standing::Alone),
+            _ if entry.kind == DiffKind::Created => Ok(Standing::Alone),
+            (Some(_), Some(_)) if !entry.moved => Ok(Standing::OverWork),
+            _ => Err(conflict),
+        })
     }
 
     /// What becomes of one entry.
@@ -101,7 +156,7 @@ impl Source<'_> {
         entry: &DiffEntry,
         staged: &BTreeMap<&RelPath, &str>,
         rules: &BTreeMap<RelPath, Rules>,
-        is_over_work: bool,
+        standing: Standing,
     ) -> Result<Result<Vec<FileChange>, Conflict>> {
         let mut changes = Vec::new();
         changes.extend(entry.from.clone().map(FileChange::Remove));
@@ -111,7 +166,7 @@ impl Source<'_> {
             }
             return Ok(Ok(changes));
         };
-        let mode = mode_of(node);
+        let mode = self.mode_of(node, &entry.path);
         if entry.kind == DiffKind::Metadata && !staged.contains_key(&entry.path) {
             let before = self.facts.tip.get(&entry.path).filter(|before| before.mode != mode);
             changes.extend(before.map(|before| FileChange::Put {
@@ -122,7 +177,7 @@ impl Source<'_> {
             return Ok(Ok(changes));
         }
         let mut content = self.content(entry, node, staged, rules.get(&entry.path))?;
-        if is_over_work && self.merges() {
+        if standing == Standing::OverWork {
             content = match self.apart(entry, content)? {
                 Ok(content) => content,
                 Err(conflict) => return Ok(Err(conflict)),
@@ -130,10 +185,6 @@ impl Source<'_> {
         }
         changes.push(FileChange::Put { path: entry.path.clone(), mode, content });
         Ok(Ok(changes))
-    }
-
-    fn merges(&self) -> bool {
-        matches!(self.on_conflict, OnConflict::Merge | OnConflict::Mark)
     }
 
     /// The sandbox's change without the user's uncommitted one, which stays uncommitted.
@@ -147,7 +198,7 @@ impl Source<'_> {
         };
         let ours = objects::read_blobs(&self.memory.ledger, std::slice::from_ref(&tip.oid))?.pop();
         // What is staged is the user's file with the sandbox's change in it: from there to the tip is the user's own change.
-        let base = self.work.as_ref().map_or(Ok(None), |work| work.read(path))?;
+        let base = self.user.as_ref().map_or(Ok(None), |(_, work)| work.read(path))?;
         let (Some(ours), Some(base)) = (ours, base) else { return stuck("not committed in the checkout") };
         if [&base, &ours, &theirs].iter().any(|text| patch::is_binary(text)) {
             return stuck("not committed in the checkout, and binary files cannot be merged");
@@ -158,6 +209,15 @@ impl Source<'_> {
         }
         let reason = "changed in the checkout and not committed; the sandbox changed the same lines";
         Ok(Err(Conflict { hunks: merged.conflicts, ..Conflict::new(path.clone(), reason) }))
+    }
+
+    /// As git knows modes.
+    fn mode_of(&self, node: &Node, path: &RelPath) -> u32 {
+        if node.node_type == NodeType::Symlink {
+            return LINK;
+        }
+        let known = self.facts.tip.get(path).map_or(FILE, |entry| entry.mode);
+        mode_of_file(node.mode, Some(known).filter(|_| !self.file_mode))
     }
 
     /// What the blob holds.
@@ -221,14 +281,5 @@ fn placed(step: &Step) -> Option<(&RelPath, &str)> {
     match step {
         Step::Place { path, staged, .. } => Some((path, staged)),
         _ => None,
-    }
-}
-
-/// As git knows modes.
-fn mode_of(node: &Node) -> u32 {
-    match node.node_type {
-        NodeType::Symlink => LINK,
-        _ if node.mode & 0o100 != 0 => PROGRAM,
-        _ => FILE,
     }
 }

@@ -1,11 +1,10 @@
 //! A commit to the repository: made ready beside the engine's, locked, and carried out by the [`Sequel`].
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use sandboxer_core::model::{
-    CommitRequest, CommitResult, Conflict, Notice, OnConflict, Phase, RelPath, Revision, SandboxRef,
+    CommitRequest, CommitResult, Conflict, Notice, OnConflict, Phase, Revision, SandboxRef,
 };
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::commit::Journal;
@@ -16,8 +15,7 @@ use sandboxer_git::refs::{self, HeldRef, Moved};
 use ulid::Ulid;
 
 use super::GitWorktree;
-use super::changes::paths_of;
-use super::knowledge::{Facts, InBase, Memory, View, WorkTree};
+use super::knowledge::{InBase, Memory, View};
 use super::making::short;
 use super::sequel::Sequel;
 use super::spec::{GitSpec, Plan};
@@ -80,13 +78,7 @@ impl GitWorktree {
         }
         let on_conflict = if request.branch.is_some() { OnConflict::Theirs } else { request.on_conflict };
         let asked = CommitRequest { phase: Phase::Prepare, on_conflict, ..request.clone() };
-        let prepared = self.phases.commit(space.as_ref(), sandbox, &asked);
-        let prepared = prepared.map_err(|error| match error {
-            Error::Conflict { conflicts } if on_conflict == OnConflict::Fail && sandbox.undo().is_none() => {
-                all_conflicts(space.as_ref(), &memory, request, conflicts)
-            }
-            other => other,
-        })?;
+        let prepared = self.phases.commit(space.as_ref(), sandbox, &asked)?;
         let planned = self.plan(sandbox, home, space.as_ref(), &memory, request, &prepared);
         match planned {
             Ok(more) => Ok(CommitResult { notices: [prepared.notices, more].concat(), ..prepared }),
@@ -219,24 +211,6 @@ impl GitWorktree {
             hint: Some("name another branch, or leave `--to` out to commit to the checkout".to_owned()),
         })
     }
-}
-
-/// What the engine found, and what git finds besides: all that is in the way is told at once. Git knows the better reasons.
-fn all_conflicts(space: &dyn Space, memory: &Memory, request: &CommitRequest, found: Vec<Conflict>) -> Error {
-    let mut all: BTreeMap<RelPath, Conflict> = found.into_iter().map(|c| (c.path.clone(), c)).collect();
-    let more = || -> Result<Vec<Conflict>> {
-        let entries = space.diff()?.select(&request.paths).entries;
-        let facts = Facts::of(&memory.spec, &memory.ledger, memory.tip.as_ref(), &paths_of(&entries))?;
-        let work = WorkTree { root: &space.pair().original, spec: &memory.spec, home: &memory.home };
-        let each = entries.iter().map(|entry| facts.about(&work, entry));
-        Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
-    };
-    // Where that cannot be told, the first conflicts are conflicts enough.
-    for conflict in more().unwrap_or_default() {
-        let hunks = all.remove(&conflict.path).map(|known| known.hunks).unwrap_or_default();
-        all.insert(conflict.path.clone(), Conflict { hunks, ..conflict });
-    }
-    Error::Conflict { conflicts: all.into_values().collect() }
 }
 
 /// Nobody's checkout is switched to another branch.

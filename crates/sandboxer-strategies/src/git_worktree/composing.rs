@@ -18,6 +18,7 @@ use sandboxer_git::quarantine::{self, Quarantine};
 use sandboxer_git::refs::Move;
 
 use super::GitWorktree;
+use super::blocked::Blocked;
 use super::changes::{Source, paths_of};
 use super::knowledge::{Conversions, Facts, Memory, WorkTree};
 use super::making::short;
@@ -42,10 +43,25 @@ impl GitWorktree {
         let facts = Facts::of(spec, &memory.ledger, onto.files.as_ref(), &paths)?;
         let conversions = Conversions::of(spec, home)?;
         let pair = space.pair();
-        let work = request.branch.is_none().then_some(WorkTree { root: &pair.original, spec, home });
+        let (is_branch, file_mode) = (request.branch.is_some(), conversions.file_mode());
+        let standing = Facts::of(spec, &memory.ledger, memory.tip.as_ref(), &paths)?;
+        let work = WorkTree { root: &pair.original, spec, home, file_mode };
+        let blocked = Blocked::of(memory, onto.files.as_ref(), &facts, !is_branch, &journal.entries)?;
         let attributes = conversions.within(&pair.copy);
         let on_conflict = request.on_conflict;
-        let source = Source { journal, memory, facts: &facts, work, attributes, on_conflict };
+        // Files of another commit have nothing of the user's in them.
+        let user = spec.has_target.then_some((&standing, work));
+        let source = Source {
+            journal,
+            memory,
+            facts: &facts,
+            user,
+            blocked: &blocked,
+            is_branch,
+            file_mode,
+            attributes,
+            on_conflict,
+        };
         let changes = source.changes()?;
         let removed = removed_by(&changes);
         let kept = self.kept_commits(home, &pair.copy, memory, request, &paths)?;

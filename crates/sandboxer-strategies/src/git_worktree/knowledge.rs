@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::FileType;
-use sandboxer_core::model::RelPath;
+use sandboxer_core::model::{Conflict, DiffEntry, RelPath};
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::content::read_all;
 use sandboxer_fs::filter::Screen;
@@ -20,6 +20,8 @@ use sandboxer_git::oid::{ObjectFormat, Oid};
 use sandboxer_git::screen::{Excludes, GitScreen, PrivateIndex, Tracked, names_git, nested_repository};
 use sandboxer_git::settings::FileSettings;
 
+use super::blocked::Blocked;
+use super::changes::paths_of;
 use super::spec::{GitSpec, place};
 
 /// Symbolic links, as git calls their mode.
@@ -131,6 +133,14 @@ pub struct Facts {
     pub index: BTreeMap<RelPath, IndexEntry>,
 }
 
+/// Something of the user's in the way of a commit.
+pub struct Way {
+    /// What it is.
+    pub reason: &'static str,
+    /// Whether what is staged is neither in the tip nor in the file, so that it would be lost.
+    pub is_only_staged: bool,
+}
+
 impl Facts {
     /// Asks git, once for each.
     pub fn of(spec: &GitSpec, ledger: &Ledger, tip: Option<&Oid>, paths: &[RelPath]) -> Result<Self> {
@@ -141,36 +151,47 @@ impl Facts {
         Ok(Self { tip, index: index::entries(&spec.repository, paths)? })
     }
 
-    /// Why the user's file at `path` is in the way of a commit; `None` where it is as the tip has it.
-    pub fn in_the_way(&self, work: &WorkTree<'_>, path: &RelPath) -> Result<Option<&'static str>> {
-        const STAGED: Option<&str> = Some("staged in the checkout, and not committed");
+    /// What the user has at `path` that a commit would go over; `None` where it is as the tip has it.
+    pub fn in_the_way(&self, work: &WorkTree<'_>, path: &RelPath) -> Result<Option<Way>> {
+        let way = |reason| Ok(Some(Way { reason, is_only_staged: false }));
         let (tip, index) = (self.tip.get(path).filter(|t| !is_tree(t)), self.index.get(path));
-        let file = work.entry(path)?;
+        let file = work.entry(path, index.map(|entry| entry.mode))?;
         let Some(index) = index else {
-            return Ok(match (tip, file) {
-                (Some(_), _) => STAGED,
-                (None, Some(_)) => Some("in the checkout too, and not tracked"),
-                (None, None) => None,
-            });
+            return match (tip, file) {
+                (Some(_), _) => way("removed from the checkout's index, and not committed"),
+                (None, Some(_)) => way("in the checkout too, and not tracked"),
+                (None, None) => Ok(None),
+            };
         };
         if index.stage != 0 {
-            return Ok(Some("in conflict in the checkout's index"));
+            return way("in conflict in the checkout's index");
         }
         if tip.map(|t| (t.mode, &t.oid)) != Some((index.mode, &index.oid)) {
-            return Ok(STAGED);
+            let is_only_staged = file.as_ref() != Some(&(index.mode, index.oid.clone()));
+            return Ok(Some(Way { reason: "staged in the checkout, and not committed", is_only_staged }));
         }
         match file {
             Some((mode, oid)) if mode == index.mode && oid == index.oid => Ok(None),
             // What is not checked out cannot be changed there.
             None if index.special.is_some() => Ok(None),
-            None => Ok(Some("deleted in the checkout, and not committed")),
+            None => way("deleted in the checkout, and not committed"),
             Some((mode, _)) if mode == index.mode && work.converts_to(path, &index.oid)? => Ok(None),
-            Some(_) => Ok(Some("changed in the checkout, and not committed")),
+            Some(_) => way("changed in the checkout, and not committed"),
         }
     }
 }
 
-fn is_tree(entry: &TreeEntry) -> bool {
+/// As git knows the modes of files; where a file's own says nothing, as it was known before.
+pub fn mode_of_file(mode: u32, known: Option<u32>) -> u32 {
+    match known {
+        Some(known @ (FILE | PROGRAM)) => known,
+        _ if mode & 0o100 != 0 => PROGRAM,
+        _ => FILE,
+    }
+}
+
+/// Whether it stands for a directory.
+pub fn is_tree(entry: &TreeEntry) -> bool {
     entry.mode == 0o040_000
 }
 
@@ -182,18 +203,20 @@ pub struct WorkTree<'a> {
     pub spec: &'a GitSpec,
     /// The workspace's own directory, for what git has to convert.
     pub home: &'a Path,
+    /// Whether files can be told to be programs by their mode.
+    pub file_mode: bool,
 }
 
 impl WorkTree<'_> {
-    /// Mode and object that the file at `path` would have, unconverted; `None` where there is none.
-    fn entry(&self, path: &RelPath) -> Result<Option<(u32, Oid)>> {
+    /// Mode and object that the file at `path`, which is `known` to have some mode, would have, unconverted; `None` where there is none.
+    fn entry(&self, path: &RelPath, known: Option<u32>) -> Result<Option<(u32, Oid)>> {
         let Some(parent) = self.root.find_parent(path)? else { return Ok(None) };
         let Some(stamp) = parent.stamp(path.name())? else { return Ok(None) };
         let format = self.spec.repository.format;
         match FileType::from_raw_mode(stamp.mode) {
             FileType::Symlink => Ok(Some((LINK, format.blob(&parent.read_link(path.name())?)))),
             FileType::RegularFile => {
-                let mode = if stamp.mode & 0o100 != 0 { PROGRAM } else { FILE };
+                let mode = mode_of_file(stamp.mode, known.filter(|_| !self.file_mode));
                 Ok(Some((mode, format.blob(&self.read(path)?.unwrap_or_default()))))
             }
             FileType::Directory => Ok(None),
@@ -245,6 +268,11 @@ impl Conversions {
         })
     }
 
+    /// Whether files can be told to be programs by their mode.
+    pub fn file_mode(&self) -> bool {
+        self.settings.file_mode
+    }
+
     /// For the files of `tree`.
     pub fn within<'a>(&'a self, tree: &'a Root) -> Attributes<'a> {
         Attributes {
@@ -275,11 +303,29 @@ pub struct Memory {
 }
 
 impl History for Memory {
-    fn is_safe(&self, path: &RelPath) -> Result<bool> {
-        let facts = Facts::of(&self.spec, &self.ledger, self.tip.as_ref(), std::slice::from_ref(path))?;
+    fn in_the_way(&self, entries: &[DiffEntry]) -> Result<Vec<Option<Conflict>>> {
+        let paths = paths_of(entries);
+        let facts = Facts::of(&self.spec, &self.ledger, self.tip.as_ref(), &paths)?;
         let root = Root::open(&self.spec.repository.work_tree)?;
-        let work = WorkTree { root: &root, spec: &self.spec, home: &self.home };
-        Ok(facts.in_the_way(&work, path)?.is_none())
+        let file_mode = FileSettings::of(&self.spec.repository)?.file_mode;
+        let work = WorkTree { root: &root, spec: &self.spec, home: &self.home, file_mode };
+        let blocked = Blocked::of(self, self.tip.as_ref(), &facts, true, entries)?;
+        let each = entries.iter().map(|entry| match blocked.conflict(entry) {
+            Some(conflict) => Ok(Some(conflict)),
+            None => facts.about(&work, entry),
+        });
+        each.collect()
+    }
+
+    fn has_moved(&self, path: &RelPath) -> Result<bool> {
+        if self.tip == self.spec.base {
+            return Ok(false);
+        }
+        let tip = match &self.tip {
+            Some(tip) => objects::tree_entries(&self.ledger, tip, std::slice::from_ref(path))?.remove(path),
+            None => None,
+        };
+        Ok(tip != self.base.entry(path)?)
     }
 
     fn base(&self, path: &RelPath) -> Result<Option<Vec<u8>>> {
