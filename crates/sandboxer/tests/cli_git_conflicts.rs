@@ -307,14 +307,44 @@ fn files_that_were_changed_and_put_back_are_not_in_the_way() {
         return;
     }
     let day = Checkout::new();
+    day.repo.write("binary", [0, 1, 2]);
+    day.repo.commit_all("binary");
     let inside = day.sandbox();
     inside.write("ten.txt", ten(&[(1, "sandbox")]));
-    inside.write("src/main.rs", "sandbox\n");
-    for name in ["ten.txt", "src/main.rs"] {
+    inside.write("binary", [0, 9, 9]);
+    std::fs::remove_file(inside.path().join("hello.txt")).unwrap();
+    std::fs::rename(inside.path().join("src/main.rs"), inside.path().join("src/moved.rs")).unwrap();
+    for name in ["ten.txt", "binary", "hello.txt", "src/main.rs"] {
         day.repo.write(name, "user\n");
     }
     day.repo.git(&["stash", "-q"]);
     day.world.ok(&["commit", "try", "-m", "past a stash"]);
     assert_eq!((day.repo.status(), day.fsck()), (String::new(), String::new()));
     assert_eq!(checkout::files(inside.path()), checkout::files(day.repo.path()));
+    assert_eq!(day.repo.git(&["stash", "list"]).lines().count(), 1);
+}
+
+#[test]
+fn what_the_branch_did_elsewhere_does_not_touch_a_binary_file() {
+    if !checkout::git_works_inside() {
+        return;
+    }
+    let day = Checkout::new();
+    day.repo.write("binary", [0, 1, 2]);
+    day.repo.commit_all("binary");
+    let inside = day.sandbox();
+    inside.write("binary", [0, 9, 9]);
+    day.repo.git(&["switch", "-q", "-c", "aside"]);
+    day.repo.write("binary", [0, 7]);
+    day.repo.commit_all("aside");
+    day.repo.git(&["switch", "-q", "main"]);
+    day.repo.write("elsewhere", "");
+    day.repo.commit_all("elsewhere");
+    day.world.ok(&["commit", "try", "-m", "binary"]);
+    assert_eq!((day.repo.read("binary"), day.repo.status()), (vec![0, 9, 9], String::new()));
+    // Where the branch itself changed it, it is a conflict.
+    inside.write("binary", [0, 8]);
+    day.repo.write("binary", [0, 7]);
+    day.repo.commit_all("changed too");
+    conflict(&day, &[], &["binary"]);
 }
