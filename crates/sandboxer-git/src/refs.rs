@@ -160,9 +160,13 @@ fn answers_at_once() -> bool {
 
 /// Whether the lock of a reference has its new value in it.
 fn lock_says(repo: &Repository, one: &Move) -> bool {
-    let home = if one.name == "HEAD" { &repo.git_dir } else { &repo.common_dir };
-    let lock = home.join(format!("{}.lock", one.name));
-    std::fs::read(lock).is_ok_and(|text| text.trim_ascii_end() == one.new.as_str().as_bytes())
+    std::fs::read(lock_of(repo, &one.name))
+        .is_ok_and(|text| text.trim_ascii_end() == one.new.as_str().as_bytes())
+}
+
+fn lock_of(repo: &Repository, name: &str) -> PathBuf {
+    let home = if name == "HEAD" { &repo.git_dir } else { &repo.common_dir };
+    home.join(format!("{name}.lock"))
 }
 
 /// All up to the point where git waits.
@@ -238,11 +242,38 @@ pub enum Moved {
     Elsewhere(Option<Oid>),
 }
 
+/// How often, and how long each time, a git that was left behind is waited for before its locks are removed.
+const LEFT_BEHIND: (usize, Duration) = (20, Duration::from_millis(50));
+
+/// Removes the locks that a git of ours left when it was killed, or the power went: the lock of a reference is known to be ours by the commit
+/// in it, and to be left by its staying there. With it goes that of HEAD, which is locked with its branch and has nothing in it.
+pub fn release_left(repo: &Repository, one: &Move) -> Result<()> {
+    for _ in 0..LEFT_BEHIND.0 {
+        if !lock_says(repo, one) {
+            return Ok(());
+        }
+        std::thread::sleep(LEFT_BEHIND.1);
+    }
+    let head = lock_of(repo, "HEAD");
+    if head.metadata().is_ok_and(|found| found.len() == 0) {
+        remove_lock(&head)?;
+    }
+    remove_lock(&lock_of(repo, &one.name))
+}
+
+fn remove_lock(lock: &Path) -> Result<()> {
+    match std::fs::remove_file(lock) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(Error::io("remove", lock, e)),
+        _ => Ok(()),
+    }
+}
+
 /// Moves a reference, as far as it is where it must be. For what was decided before and may have been done.
 pub fn move_now(repo: &Repository, one: &Move) -> Result<Moved> {
     if let Some(ended) = where_now(repo, one)? {
         return Ok(ended);
     }
+    release_left(repo, one)?;
     let tried =
         HeldRef::start(repo, None, std::slice::from_ref(one), answers_at_once()).and_then(HeldRef::commit);
     match tried {

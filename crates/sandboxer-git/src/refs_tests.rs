@@ -217,6 +217,24 @@ fn what_was_decided_is_moved_once_and_only_from_where_it_was() {
 }
 
 #[test]
+fn locks_that_a_killed_git_left_are_removed_and_nobody_elses() {
+    let checkout = Checkout::new(ObjectFormat::Sha1);
+    let (repo, ledger) = (checkout.repository(), checkout.ledger());
+    let old = repo.branch_tip(MAIN).unwrap().unwrap();
+    let one = to(MAIN, Some(&old), &made(&ledger, std::slice::from_ref(&old)));
+    let mut held = HeldRef::prepare(&repo, &ledger, std::slice::from_ref(&one)).unwrap();
+    held.child.kill().unwrap();
+    drop(held);
+    assert_eq!(locks(&repo).len(), 2, "a git that is killed leaves its locks: {:?}", locks(&repo));
+    let another = to(MAIN, Some(&old), &made(&ledger, &[]));
+    release_left(&repo, &another).unwrap();
+    assert_eq!(locks(&repo).len(), 2, "these are not those of {another:?}");
+    release_left(&repo, &one).unwrap();
+    assert_eq!(locks(&repo), Vec::<PathBuf>::new());
+    HeldRef::prepare(&repo, &ledger, &[one]).unwrap().abort();
+}
+
+#[test]
 fn references_in_tables_work_as_well() {
     let checkout = Checkout::new(ObjectFormat::Sha1);
     let tables = checkout.dir.path().join("tables");
