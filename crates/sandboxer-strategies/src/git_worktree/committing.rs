@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sandboxer_core::model::{
-    CommitRequest, CommitResult, Conflict, Notice, OnConflict, Phase, Revision, SandboxRef,
+    CommitRequest, CommitResult, Conflict, Notice, OnConflict, Phase, RelPath, Revision, SandboxRef,
 };
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::commit::Journal;
 use sandboxer_fs::space::{Means, Space};
 use sandboxer_git::incoming;
-use sandboxer_git::index::NewIndex;
+use sandboxer_git::index::{self, NewIndex};
 use sandboxer_git::refs::{self, HeldRef, Moved};
 use ulid::Ulid;
 
@@ -18,7 +18,7 @@ use super::GitWorktree;
 use super::knowledge::{InBase, Memory, View};
 use super::making::short;
 use super::sequel::Sequel;
-use super::spec::{GitSpec, Plan};
+use super::spec::{Edit, GitSpec, Plan};
 use super::undoing::plan_undo;
 use crate::copies::home_of;
 
@@ -128,6 +128,9 @@ impl GitWorktree {
         }
         let held =
             HeldRef::prepare(&memory.spec.repository, &memory.ledger, std::slice::from_ref(&plan.moves))?;
+        if plan.index.is_some() {
+            check_again(&memory.spec, &plan)?;
+        }
         self.held.keep(home, held);
         Ok(notices)
     }
@@ -167,6 +170,7 @@ impl GitWorktree {
             self.forget_plan(home)?;
             return Err(branch_moved(&plan.moves.name));
         }
+        incoming::make_sure(&spec.ledger(home)?)?;
         refs::sync(&spec.repository, &plan.moves.name)?;
         self.forget_plan(home)?;
         Ok(plan.result.unwrap_or_default())
@@ -190,10 +194,12 @@ impl GitWorktree {
     pub(super) fn forget_plan(&self, home: &Path) -> Result<()> {
         drop(self.held.take(home));
         if let Some(plan) = Plan::load(home)? {
+            let spec = GitSpec::load(home)?;
             if let Some(index) = &plan.index {
                 index.release()?;
             }
-            incoming::discard(&GitSpec::load(home)?.ledger(home)?)?;
+            refs::release_left(&spec.repository, &plan.moves)?;
+            incoming::discard(&spec.ledger(home)?)?;
         }
         Plan::forget(home)
     }
@@ -211,6 +217,18 @@ impl GitWorktree {
             hint: Some("name another branch, or leave `--to` out to commit to the checkout".to_owned()),
         })
     }
+}
+
+/// Now that the index and the branch are locked: both are still what the plan was made for. Somebody may have switched or staged in between.
+fn check_again(spec: &GitSpec, plan: &Plan) -> Result<()> {
+    check_target(spec)?;
+    let paths: Vec<RelPath> = plan.edits.iter().map(|edit| edit.path.clone()).collect();
+    let now = index::entries(&spec.repository, &paths)?;
+    let is_staged = |edit: &&Edit| now.get(&edit.path).map(|e| (e.mode, e.oid.clone())) != edit.before;
+    let staged = plan.edits.iter().filter(is_staged).map(|edit| edit.path.clone());
+    let conflicts: Vec<Conflict> =
+        staged.map(|path| Conflict::new(path, "staged in the checkout in this very moment")).collect();
+    if conflicts.is_empty() { Ok(()) } else { Err(Error::Conflict { conflicts }) }
 }
 
 /// Nobody's checkout is switched to another branch.

@@ -78,10 +78,14 @@ impl Sequel {
     /// Moves the branch, then the index; then the workspace is told.
     fn carry_out(&self, home: &Path, plan: &Plan) -> Result<()> {
         let mut spec = GitSpec::load(home)?;
+        let ledger = spec.ledger(home)?;
+        // Nothing referred to the commit so far: a clean-up of the user's may have taken it away, and does so no more once the branch is there.
+        incoming::make_sure(&ledger)?;
         let moved = match self.held.take(home) {
             Some(held) => held.commit().map(|()| Moved::Done),
             None => refs::move_now(&spec.repository, &plan.moves),
         }?;
+        incoming::make_sure(&ledger)?;
         if let Moved::Elsewhere(_) = moved {
             return self.leave_aside(home, &spec, plan);
         }
