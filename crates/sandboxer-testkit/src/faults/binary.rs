@@ -53,7 +53,14 @@ fn build(profile: &Path) {
 /// Cargo leaves a binary's time alone where nothing had to be done, so a stale look only costs a short `cargo build`.
 fn is_stale(binary: &Path) -> bool {
     let Ok(built) = fs::metadata(binary).and_then(|m| m.modified()) else { return true };
-    let crates = ["sandboxer", "sandboxer-core", "sandboxer-fs", "sandboxer-keeper", "sandboxer-strategies"];
+    let crates = [
+        "sandboxer",
+        "sandboxer-core",
+        "sandboxer-fs",
+        "sandboxer-git",
+        "sandboxer-keeper",
+        "sandboxer-strategies",
+    ];
     crates.iter().any(|name| newest(&workspace_root().join("crates").join(name).join("src")) > built)
 }
 

@@ -33,18 +33,25 @@ pub struct Trace<'a> {
     cli: &'a Cli,
     /// Confines the command to one processor, so that it does everything on one thread.
     one_processor: bool,
+    /// Leaves the processes that it starts, and its other threads, alone.
+    alone: bool,
 }
 
 impl<'a> Trace<'a> {
     /// Commands of `cli`.
     pub fn new(cli: &'a Cli) -> Self {
-        Self { cli, one_processor: false }
+        Self { cli, one_processor: false, alone: false }
     }
 
     /// The same on one processor: work that is spread over as many threads as there are processors stays on one, so
     /// counts hardly vary and most points are reached.
     pub fn on_one_processor(self) -> Self {
         Self { one_processor: true, ..self }
+    }
+
+    /// The same for the command's first thread alone: the processes that it starts are not hit.
+    pub fn without_children(self) -> Self {
+        Self { alone: true, ..self }
     }
 
     /// Why `strace` cannot be used here, if it cannot.
@@ -64,7 +71,10 @@ impl<'a> Trace<'a> {
         let log = tempfile::NamedTempFile::new().unwrap();
         let output = self.strace(log.path(), &[], arguments);
         assert!(output.status.success(), "the traced command failed: {}", super::cli::describe(&output));
-        parse(&String::from_utf8_lossy(&fs::read(log.path()).unwrap()))
+        let log = String::from_utf8_lossy(&fs::read(log.path()).unwrap()).into_owned();
+        // Without `-f` no line says whose it is.
+        let whose = if self.alone { "0 " } else { "" };
+        parse(&log.lines().map(|line| format!("{whose}{line}\n")).collect::<String>())
     }
 
     /// Runs the command and kills it as it enters the call at `point`.
@@ -99,7 +109,10 @@ impl<'a> Trace<'a> {
         } else {
             Command::new("strace")
         };
-        command.args(["-f", "-qq", "-o"]).arg(log).args(options).arg("--").arg(binary()).args(arguments);
+        if !self.alone {
+            command.arg("-f");
+        }
+        command.args(["-qq", "-o"]).arg(log).args(options).arg("--").arg(binary()).args(arguments);
         self.cli.prepare(&mut command);
         command.output().unwrap()
     }
