@@ -11,6 +11,7 @@ use sandboxer_fs::root::Root;
 use sandboxer_fs::space::Space;
 use sandboxer_git::import::{self, FileChange, Made, NewCommit};
 use sandboxer_git::incoming;
+use sandboxer_git::index;
 use sandboxer_git::objects;
 use sandboxer_git::oid::Oid;
 use sandboxer_git::private;
@@ -69,14 +70,14 @@ impl GitWorktree {
             return Ok(None);
         }
         let (who, mut notices) = author(spec, &paths)?;
-        let (parents, tree_of) = onto.parents(kept.as_ref());
+        let parents = onto.parents(kept.as_ref());
         let message = message_of(spec, request, journal.entries.len());
         let made = import::commit(
             &memory.ledger,
             NewCommit {
                 parents: &parents,
                 changes,
-                tree_of,
+                tree_of: Some(or_nothing(memory, onto.files.as_ref())?),
                 author: &who,
                 committer: &who,
                 seconds: now(),
@@ -193,17 +194,13 @@ impl Onto {
         Ok(Self { name, tip, files: spec.base.clone(), has_moved: false })
     }
 
-    /// The parents of the commit, and the files it starts from where those are not the first parent's.
-    fn parents(&self, kept: Option<&KeptCommits>) -> (Vec<Oid>, Option<Oid>) {
+    /// What the commit comes after. What it has of files is none of their business: those are [`Onto::files`] and the changes.
+    fn parents(&self, kept: Option<&KeptCommits>) -> Vec<Oid> {
+        let tip = self.tip.clone();
         match kept {
-            Some(kept) if self.has_moved => {
-                (self.tip.iter().cloned().chain([kept.tip.clone()]).collect(), None)
-            }
-            Some(kept) => (vec![kept.tip.clone()], self.files.clone()),
-            None => {
-                let parent = self.tip.clone().or_else(|| self.files.clone());
-                (parent.into_iter().collect(), self.files.clone())
-            }
+            Some(kept) if self.has_moved => tip.into_iter().chain([kept.tip.clone()]).collect(),
+            Some(kept) => vec![kept.tip.clone()],
+            None => tip.or_else(|| self.files.clone()).into_iter().collect(),
         }
     }
 
@@ -230,11 +227,17 @@ impl Onto {
     }
 }
 
+/// A commit, or the tree of nothing where there is none.
+fn or_nothing(memory: &Memory, commit: Option<&Oid>) -> Result<Oid> {
+    commit.cloned().map_or_else(|| index::empty_tree(memory.ledger.format()).parse(), Ok)
+}
+
 /// Commits must not bring along what the difference does not show.
 fn refuse_strays(memory: &Memory, tip: &Oid, paths: &[RelPath]) -> Result<()> {
-    let Some(base) = &memory.spec.base else { return Ok(()) };
-    let changed = objects::changed_paths(&memory.ledger, base, tip)?;
-    let stray: Vec<RelPath> = changed.into_iter().filter(|path| !paths.contains(path)).collect();
+    let base = or_nothing(memory, memory.spec.base.as_ref())?;
+    let shown: BTreeSet<&RelPath> = paths.iter().collect();
+    let changed = objects::changed_paths(&memory.ledger, &base, tip)?;
+    let stray: Vec<RelPath> = changed.into_iter().filter(|path| !shown.contains(path)).collect();
     let Some(first) = stray.first() else { return Ok(()) };
     Err(Error::Refused {
         reason: format!(

@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 
 use super::*;
 
+#[path = "branch_tests.rs"]
+mod branches;
+
 /// A checkout with two files of text, an ignored directory, and a sandbox of it.
 struct Scene {
     temp: tempfile::TempDir,
