@@ -237,26 +237,37 @@ impl NewIndex {
     }
 
     /// Puts the new index in the place of the old, durably. Can be done again, also by another process: what is done is left.
-    pub fn install(&self, repo: &Repository) -> Result<()> {
+    pub fn install(&self, repo: &Repository) -> Result<Installed> {
         let index = repo.index();
         if same_file(&index, &self.temporary)? {
             // To rename one name of a file over another of its names does nothing.
-            return self.release().and_then(|()| sync_dir(&repo.git_dir));
+            self.release().and_then(|()| sync_dir(&repo.git_dir))?;
+            return Ok(Installed::Done);
         }
         if self.is_held()? {
             std::fs::rename(&self.lock, &index).map_err(|e| Error::io("rename into place", &index, e))?;
             sync_dir(&repo.git_dir)?;
         } else if metadata(&self.temporary)?.is_some() {
-            return Err(Error::Refused {
-                reason: format!("{} was taken away; the index is as it was", self.lock.display()),
-                hint: Some("the files are in place: bring the index up to date with `git reset`".to_owned()),
-            });
+            return Ok(Installed::LockLost);
         }
-        self.release()
+        self.release().map(|()| Installed::Done)
+    }
+
+    /// A second one, for where the lock of this one was lost. This one stays until it is released, to tell that it is not done yet; then
+    /// both go.
+    pub fn again(&self) -> Self {
+        let mut temporary = self.temporary.clone().into_os_string();
+        temporary.push("-again");
+        Self { temporary: temporary.into(), lock: self.lock.clone() }
     }
 
     /// Gives up the lock, if it is ours, and removes what was made.
     pub fn release(&self) -> Result<()> {
+        self.again().release_this()?;
+        self.release_this()
+    }
+
+    fn release_this(&self) -> Result<()> {
         if self.is_held()? {
             remove(&self.lock)?;
         }
@@ -265,6 +276,15 @@ impl NewIndex {
         remove(Path::new(&of_git))?;
         remove(&self.temporary)
     }
+}
+
+/// How [`NewIndex::install`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Installed {
+    /// It is in place.
+    Done,
+    /// Somebody took the lock away, so git may have changed the index since: nothing was done.
+    LockLost,
 }
 
 /// A call that runs no filter: where an index is written, git looks again at files that were changed as the old one was written, and would

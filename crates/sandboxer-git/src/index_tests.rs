@@ -242,10 +242,32 @@ fn a_lock_that_was_taken_away_is_not_taken_back() {
     new.make(&repo, &[take_out("a")]).unwrap();
     std::fs::remove_file(&new.lock).unwrap();
     std::fs::write(&new.lock, "theirs").unwrap();
-    assert!(matches!(new.install(&repo), Err(Error::Refused { .. })));
+    assert_eq!(new.install(&repo).unwrap(), Installed::LockLost);
     assert_eq!(checkout.git(["ls-files"]), "a");
+    std::fs::remove_file(&new.lock).unwrap();
+    // It can be made again; until it is, whoever comes next is told the same.
+    let again = new.again();
+    again.make(&repo, &[take_out("a")]).unwrap();
+    assert_eq!(new.install(&repo).unwrap(), Installed::LockLost);
+    assert_eq!(again.install(&repo).unwrap(), Installed::Done);
+    assert_eq!(checkout.git(["ls-files"]), "");
+    std::fs::write(&new.lock, "theirs").unwrap();
     new.release().unwrap();
     assert_eq!(std::fs::read(&new.lock).unwrap(), b"theirs");
+    std::fs::remove_file(&new.lock).unwrap();
+    assert_nothing_left(&new);
+}
+
+#[test]
+fn what_was_made_again_is_given_up_with_the_first() {
+    let checkout = Checkout::new(ObjectFormat::Sha1);
+    let repo = checkout.repository();
+    let new = NewIndex::place(&repo, "test");
+    new.make(&repo, &[take_out("a")]).unwrap();
+    std::fs::remove_file(&new.lock).unwrap();
+    new.again().make(&repo, &[take_out("a")]).unwrap();
+    new.release().unwrap();
+    assert_nothing_left(&new);
 }
 
 #[test]

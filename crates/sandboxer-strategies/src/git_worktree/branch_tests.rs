@@ -1,5 +1,7 @@
 //! Where commits go and what goes along: branches of one's own, kept commits, the user's index, and the way back.
 
+use sandboxer_core::model::Phase;
+
 use super::*;
 
 fn keeping() -> CommitRequest {
@@ -38,4 +40,45 @@ fn commits_of_an_unborn_branch_bring_nothing_along_that_is_not_shown() {
     assert_eq!(scene.repo.git(&["show", "HEAD:seen"]), "2");
     assert_eq!(scene.repo.status(), "");
     scene.assert_tidy();
+}
+
+fn phase(phase: Phase) -> CommitRequest {
+    CommitRequest { phase, ..CommitRequest::default() }
+}
+
+#[test]
+fn an_index_whose_lock_was_taken_away_is_made_again() {
+    let scene = Scene::new().open();
+    scene.inside().write("new", b"new\n");
+    scene.inside().write("dir/b", b"changed\n");
+    scene.commit_as("op_1", &phase(Phase::Prepare)).unwrap();
+    std::fs::remove_file(scene.repo.path().join(".git/index.lock")).unwrap();
+    // Somebody believed git's advice, and went on working.
+    let blob = scene.repo.git(&["rev-parse", "HEAD:a"]);
+    scene.repo.git(&["update-index", "--cacheinfo", &format!("100644,{blob},dir/b")]);
+    scene.repo.git(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},theirs")]);
+    let done = scene.commit_as("op_1", &phase(Phase::Finish)).unwrap();
+    let told: Vec<String> = done.conflicts.iter().map(|c| format!("{}: {}", c.path, c.reason)).collect();
+    assert!(told.len() == 1 && told[0].starts_with("dir/b: ") && told[0].contains("git reset"), "{told:?}");
+    assert_eq!(scene.repo.head(), done.revision.unwrap().commit);
+    assert_eq!(scene.repo.git(&["diff", "--cached", "--name-only"]), "dir/b\ntheirs");
+    assert_eq!(scene.repo.git(&["diff", "--name-only", "HEAD", "--", "new", "dir/b"]), "");
+    scene.assert_tidy();
+}
+
+#[test]
+fn a_lock_of_somebody_elses_does_not_keep_a_commit_from_ending() {
+    let scene = Scene::new().open();
+    scene.inside().write("new", b"new\n");
+    scene.commit_as("op_1", &phase(Phase::Prepare)).unwrap();
+    let lock = scene.repo.path().join(".git/index.lock");
+    std::fs::remove_file(&lock).unwrap();
+    std::fs::write(&lock, b"theirs").unwrap();
+    let done = scene.commit_as("op_1", &phase(Phase::Finish)).unwrap();
+    assert_eq!(done.conflicts.len(), 1, "{:?}", done.conflicts);
+    assert_eq!(std::fs::read(&lock).unwrap(), b"theirs");
+    std::fs::remove_file(&lock).unwrap();
+    scene.assert_tidy();
+    scene.repo.git(&["reset", "-q"]);
+    assert_eq!(scene.repo.status(), "");
 }

@@ -150,6 +150,7 @@ impl GitWorktree {
             None => planned.filter(|_| !result.entries.is_empty()),
         };
         if let Some(plan) = done {
+            result.conflicts.extend(plan.not_indexed.iter().map(not_indexed));
             result.conflicts.extend(moved_aside(&GitSpec::load(home)?, &plan, &result));
             result.revision = Some(revision_of(&plan));
             let _ = self.advance(home, &space.pair().copy, &plan);
@@ -263,6 +264,13 @@ fn branch_moved(name: &str) -> Error {
         reason: format!("the branch {} was moved by somebody else in this very moment", short(name)),
         hint: Some("look at what it has now, and commit again".to_owned()),
     }
+}
+
+/// The user's index was unlocked by force after the files were decided.
+fn not_indexed(path: &RelPath) -> Conflict {
+    let reason = "committed, but the checkout's index was changed or locked meanwhile and has it as it was \
+                  (`git reset` brings it up to date)";
+    Conflict::new(path.clone(), reason)
 }
 
 /// A branch that was moved by force after the files were decided: its commit is elsewhere.

@@ -103,6 +103,7 @@ impl GitWorktree {
             base_after: if request.branch.is_some() { spec.base.clone() } else { Some(new) },
             kept: kept.map_or(0, |kept| kept.commits),
             result: None,
+            not_indexed: Vec::new(),
         };
         Ok(Some((plan, notices)))
     }

@@ -8,13 +8,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sandboxer_core::Result;
+use sandboxer_core::model::RelPath;
 use sandboxer_fs::commit::Journal;
 use sandboxer_fs::root::Root;
 use sandboxer_fs::space::Neighbours;
 use sandboxer_git::incoming;
+use sandboxer_git::index::{self, Installed, NewIndex};
 use sandboxer_git::refs::{self, HeldRef, Moved};
+use sandboxer_git::repository::Repository;
 
-use super::spec::{GitSpec, Plan};
+use super::spec::{Edit, GitSpec, Plan};
+
+/// How often an index whose lock was lost is made again.
+const ATTEMPTS: usize = 3;
 
 /// The branches that this process holds locked, by workspace.
 #[derive(Clone, Default)]
@@ -90,12 +96,10 @@ impl Sequel {
             return self.leave_aside(home, &spec, plan);
         }
         refs::sync(&spec.repository, &plan.moves.name)?;
-        if let Some(index) = &plan.index {
-            index.install(&spec.repository)?;
-        }
+        let not_indexed = install_index(&spec.repository, plan)?;
         spec.base.clone_from(&plan.base_after);
         spec.store(home)?;
-        plan.keep(home)?;
+        Plan { not_indexed, ..plan.clone() }.keep(home)?;
         incoming::discard(&spec.ledger(home)?)?;
         Plan::forget(home)
     }
@@ -115,6 +119,34 @@ impl Sequel {
         incoming::discard(&spec.ledger(home)?)?;
         Plan::forget(home)
     }
+}
+
+/// Puts the user's index in its place. Returns what it could not take any more: the files are in place, so that is no reason to stop.
+fn install_index(repo: &Repository, plan: &Plan) -> Result<Vec<RelPath>> {
+    let Some(index) = &plan.index else { return Ok(Vec::new()) };
+    if index.install(repo)? == Installed::Done {
+        return Ok(Vec::new());
+    }
+    let left = (0..ATTEMPTS).find_map(|_| remake_index(repo, &index.again(), &plan.edits).ok().flatten());
+    index.release()?;
+    Ok(left.unwrap_or_else(|| plan.edits.iter().map(|edit| edit.path.clone()).collect()))
+}
+
+/// Makes the index again from what it is by now; what the user has staged since stays. `None` where it was changed in the meantime.
+fn remake_index(repo: &Repository, again: &NewIndex, edits: &[Edit]) -> Result<Option<Vec<RelPath>>> {
+    again.release()?;
+    let paths: Vec<RelPath> = edits.iter().map(|edit| edit.path.clone()).collect();
+    let found = index::entries(repo, &paths)?;
+    let now = |edit: &Edit| found.get(&edit.path).map(|entry| (entry.mode, entry.oid.clone()));
+    let (open, rest): (Vec<&Edit>, Vec<&Edit>) = edits.iter().partition(|edit| now(edit) == edit.before);
+    again.make(repo, &open.into_iter().map(Edit::in_index).collect::<Vec<_>>())?;
+    // Under the lock nobody else changes it.
+    if index::entries(repo, &paths)? != found {
+        return again.release().map(|()| None);
+    }
+    again.install(repo)?;
+    let staged = rest.into_iter().filter(|edit| now(edit) != edit.after);
+    Ok(Some(staged.map(|edit| edit.path.clone()).collect()))
 }
 
 /// The plan that belongs to a journal: one that an interrupted commit left belongs to none.

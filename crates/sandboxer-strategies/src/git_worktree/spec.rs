@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::laying::Otherwise;
-use sandboxer_core::model::{CommitResult, OpId};
+use sandboxer_core::model::{CommitResult, OpId, RelPath};
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::durable;
 use sandboxer_fs::stamp::Stamp;
@@ -89,13 +89,16 @@ pub struct Plan {
     /// Of one that only makes a branch: what it answers.
     #[serde(default)]
     pub result: Option<CommitResult>,
+    /// What the user's index could not take any more.
+    #[serde(default)]
+    pub not_indexed: Vec<RelPath>,
 }
 
 /// An entry of the index before and after.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Edit {
     /// Where.
-    pub path: sandboxer_core::model::RelPath,
+    pub path: RelPath,
     /// Mode and object before.
     pub before: Option<(u32, Oid)>,
     /// And after.
@@ -139,7 +142,14 @@ impl Plan {
 
     /// What the index takes.
     pub fn index_edits(&self) -> Vec<IndexEdit> {
-        self.edits.iter().map(|e| IndexEdit { path: e.path.clone(), entry: e.after.clone() }).collect()
+        self.edits.iter().map(Edit::in_index).collect()
+    }
+}
+
+impl Edit {
+    /// What the index is told.
+    pub fn in_index(&self) -> IndexEdit {
+        IndexEdit { path: self.path.clone(), entry: self.after.clone() }
     }
 }
 

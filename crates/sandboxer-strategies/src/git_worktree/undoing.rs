@@ -43,5 +43,7 @@ pub fn plan_undo(home: &Path, spec: &GitSpec, undone: &OpId) -> Result<Option<(P
     let moves = Move { old: Some(done.moves.new), new: back, reason, ..done.moves };
     let (base_before, base_after) = (done.base_after, done.base_before);
     let edits = done.edits.into_iter().map(swap).collect();
-    Ok(Some((Plan { moves, edits, base_before, base_after, index: None, kept: 0, ..done }, Vec::new())))
+    let (index, not_indexed) = (None, Vec::new());
+    let plan = Plan { moves, edits, base_before, base_after, index, not_indexed, kept: 0, ..done };
+    Ok(Some((plan, Vec::new())))
 }
