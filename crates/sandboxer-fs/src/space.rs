@@ -22,6 +22,7 @@ use crate::content::read_all;
 use crate::copy::{self, Meta};
 use crate::diff::{Comparison, differences};
 use crate::filter::{Filter, RESERVED};
+use crate::hash::ContentHash;
 use crate::lock::ResourceLock;
 use crate::pack::PackWriter;
 use crate::pool;
@@ -70,6 +71,11 @@ pub trait History: Send + Sync {
 
     /// The content that the sandbox was made from at `path`, if that is known.
     fn base(&self, path: &RelPath) -> Result<Option<Vec<u8>>>;
+
+    /// Keeps content of the base that a difference was made against, for whoever shows it.
+    fn keep(&self, _hash: ContentHash, _content: &[u8]) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Workspaces that look through to the same original, and go on seeing what they saw when a commit changes it.
@@ -158,6 +164,7 @@ impl Pair {
             filter,
             threads: self.means.threads,
             cancel: &self.means.cancel,
+            history: self.means.history.as_deref(),
         }
     }
 

@@ -35,6 +35,7 @@ pub use journal::{Dress, Journal, Outcome, Settle, Step};
 pub use prepare::{Prepare, prepare};
 pub use rebase::{Rebased, rebase};
 pub use resolve::LABELS;
+pub(crate) use resolve::{LARGEST, read_file};
 pub use revert::{Revert, prepare as prepare_undo};
 pub use settle::Settling;
 pub use undo::{Kept, Record, Touched, forget as forget_undo, load as load_undo};

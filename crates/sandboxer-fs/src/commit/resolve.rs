@@ -25,7 +25,7 @@ use crate::stamp::Stamp;
 pub const LABELS: Labels<'static> = Labels { ours: "original", theirs: "sandbox" };
 
 /// Larger files are not compared line by line.
-const LARGEST: u64 = 64 << 20;
+pub(crate) const LARGEST: u64 = 64 << 20;
 
 /// The differences that a request selects, each with its plan as far as hunks go.
 pub fn select(job: &Prepare<'_>, all: Differences) -> Result<(Vec<Delta>, Links)> {
@@ -70,7 +70,9 @@ fn plan_hunks(job: &Prepare<'_>, delta: &mut Delta, patch: &[u8]) -> Result<()> 
             hint: Some("commit it whole by its path, or leave it out".to_owned()),
         });
     }
-    let base = read_file(job.comparison.original, &path)?.filter(|_| !delta.entry.moved);
+    let known = delta.base.as_ref().and_then(|base| base.hash);
+    let is_base = |seen: &Seen| !delta.entry.moved && (known.is_none() || seen.hash == known);
+    let base = read_file(job.comparison.original, &path)?.filter(|(_, seen)| is_base(seen));
     let Some((base, _)) = base else {
         // The rest of the file would then look as if it took back what the original has now.
         let reason =
@@ -101,7 +103,7 @@ fn leave_metadata(delta: &mut Delta) -> bool {
 }
 
 /// The content of a file and what it is; `None` where there is no such file.
-fn read_file(root: &Root, path: &RelPath) -> Result<Option<(Vec<u8>, Seen)>> {
+pub(crate) fn read_file(root: &Root, path: &RelPath) -> Result<Option<(Vec<u8>, Seen)>> {
     let Some(parent) = root.find_parent(path)? else { return Ok(None) };
     let Some(fd) = crate::space::open_regular(&parent, path)? else { return Ok(None) };
     let failed = |e: std::io::Error| Error::io("read", root.shown(path), e);

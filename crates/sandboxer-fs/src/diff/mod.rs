@@ -5,6 +5,7 @@
 
 mod describe;
 mod flags;
+mod recall;
 mod renames;
 mod scan;
 mod self_running;
@@ -18,6 +19,7 @@ use crate::filter::Filter;
 use crate::hash::ContentHash;
 use crate::manifest::Entry;
 use crate::root::Root;
+use crate::space::History;
 use crate::stamp::Stamp;
 use crate::xattrs::Xattrs;
 
@@ -40,6 +42,8 @@ pub struct Comparison<'a> {
     pub threads: usize,
     /// Looked at between directories.
     pub cancel: &'a CancelFlag,
+    /// What the original's own history knows.
+    pub history: Option<&'a dyn History>,
 }
 
 /// One difference, with what a commit needs to know beyond what is shown.

@@ -32,11 +32,7 @@ impl GitWorktree {
 
     /// Opens the workspace to make a commit ready: what git hides is hidden, and its history is asked.
     fn open_for_commit(&self, home: &Path) -> Result<(Box<dyn Space>, Arc<Memory>)> {
-        let spec = GitSpec::load(home)?;
-        let ledger = spec.ledger(home)?;
-        let base = InBase::of(&ledger, spec.base.as_ref());
-        let tip = spec.repository.branch_tip(spec.moves())?;
-        let memory = Arc::new(Memory { home: home.to_path_buf(), spec, ledger, base, tip });
+        let memory = Arc::new(Memory::of(home, GitSpec::load(home)?)?);
         let means = Means { history: Some(memory.clone()), ..self.means_of_commit() };
         let space = self.screened(self.files.open_space(home, means)?, &memory.spec, memory.base.clone())?;
         Ok((space, memory))

@@ -9,7 +9,9 @@ use rustix::fs::FileType;
 use sandboxer_core::model::{Conflict, DiffEntry, RelPath};
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::content::read_all;
+use sandboxer_fs::durable;
 use sandboxer_fs::filter::Screen;
+use sandboxer_fs::hash::ContentHash;
 use sandboxer_fs::root::{Root, stamp_of_fd};
 use sandboxer_fs::space::History;
 use sandboxer_git::attributes::{self, Attributes};
@@ -302,6 +304,21 @@ pub struct Memory {
     pub tip: Option<Oid>,
 }
 
+impl Memory {
+    /// Of the workspace at `home`.
+    pub fn of(home: &Path, spec: GitSpec) -> Result<Self> {
+        let ledger = spec.ledger(home)?;
+        let base = InBase::of(&ledger, spec.base.as_ref());
+        let tip = spec.repository.branch_tip(spec.moves())?;
+        Ok(Self { home: home.to_path_buf(), spec, ledger, base, tip })
+    }
+}
+
+/// Where files of the base are kept that the checkout has no more, each named by its hash.
+pub fn recalled(home: &Path) -> PathBuf {
+    place(home).join("recalled")
+}
+
 impl History for Memory {
     fn in_the_way(&self, entries: &[DiffEntry]) -> Result<Vec<Option<Conflict>>> {
         let paths = paths_of(entries);
@@ -333,5 +350,16 @@ impl History for Memory {
             return Ok(None);
         };
         Ok(objects::read_blobs(&self.ledger, &[entry.oid])?.pop())
+    }
+
+    fn keep(&self, hash: ContentHash, content: &[u8]) -> Result<()> {
+        let dir = recalled(&self.home);
+        let path = dir.join(hash.to_hex());
+        if path.exists() {
+            return Ok(());
+        }
+        std::fs::create_dir_all(&dir).map_err(|e| Error::io("create directory", &dir, e))?;
+        // Somebody else may be keeping the same.
+        durable::write_lazily(&path, content).or_else(|e| if path.exists() { Ok(()) } else { Err(e) })
     }
 }

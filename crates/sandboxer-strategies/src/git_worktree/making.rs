@@ -18,6 +18,7 @@ use sandboxer_git::private::{self, Seed, Setting, StatCheck};
 use sandboxer_git::repository::{Head, Repository};
 use serde_json::json;
 
+use super::knowledge::recalled;
 use super::laying::{self, Onto, Otherwise};
 use super::spec::{GitSpec, place, store_laid};
 use super::{GitWorktree, PRIVATE};
@@ -157,13 +158,16 @@ impl GitWorktree {
 
     /// The ref, in this strategy's name and with what there is to tell.
     pub(super) fn dressed(&self, made: SandboxRef, spec: &GitSpec) -> SandboxRef {
+        let recalled = home_of(&made).map(|home| recalled(&home)).unwrap_or_default();
         let told = json!({
             "branch": spec.branch,
             "base": spec.base,
             "target": spec.target.as_deref().map(short),
             "repository": spec.repository.common_dir,
         });
-        SandboxRef { strategy_name: self.name.clone(), ..made }.with("git", told)
+        SandboxRef { strategy_name: self.name.clone(), ..made }
+            .with("git", told)
+            .with_path("recalled", &recalled)
     }
 }
 

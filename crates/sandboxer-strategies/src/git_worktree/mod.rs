@@ -27,12 +27,13 @@ use sandboxer_core::model::{
 };
 use sandboxer_core::registry::{StrategyContext, StrategyEntry, StrategyOptions};
 use sandboxer_core::{Error, Result};
+use sandboxer_fs::space::Means;
 
 use crate::copies::{self, home_of};
 use crate::overlay::OverlayStrategy;
 use crate::phases::Phases;
 pub use about::{About, about};
-use knowledge::InBase;
+use knowledge::Memory;
 use sequel::Held;
 use spec::GitSpec;
 
@@ -118,9 +119,10 @@ impl SandboxStrategy for GitWorktree {
     fn diff(&self, sandbox: &SandboxRef) -> Result<DiffView> {
         let home = home_of(sandbox)?;
         let spec = GitSpec::load(&home)?;
-        let base = InBase::of(&spec.ledger(&home)?, spec.base.as_ref());
-        let space = self.files.open_space(&home, self.files.means())?;
-        self.screened(space, &spec, base)?.diff()
+        let memory = Arc::new(Memory::of(&home, spec)?);
+        let means = Means { history: Some(memory.clone()), ..self.files.means() };
+        let space = self.files.open_space(&home, means)?;
+        self.screened(space, &memory.spec, memory.base.clone())?.diff()
     }
 
     fn commit(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
@@ -169,3 +171,6 @@ impl SandboxStrategy for GitWorktree {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod view_tests;

@@ -17,11 +17,11 @@ use super::*;
 mod branches;
 
 /// A checkout with two files of text, an ignored directory, and a sandbox of it.
-struct Scene {
-    temp: tempfile::TempDir,
-    repo: GitRepo,
-    strategy: GitWorktree,
-    sandbox: Option<SandboxRef>,
+pub(super) struct Scene {
+    pub(super) temp: tempfile::TempDir,
+    pub(super) repo: GitRepo,
+    pub(super) strategy: GitWorktree,
+    pub(super) sandbox: Option<SandboxRef>,
 }
 
 impl Drop for Scene {
@@ -33,16 +33,16 @@ impl Drop for Scene {
 }
 
 impl Scene {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::with(&StrategyOptions::new())
     }
 
     /// Its files are a copy.
-    fn copied() -> Self {
+    pub(super) fn copied() -> Self {
         Self::with(&StrategyOptions::from([("files".to_owned(), json!("copy"))]))
     }
 
-    fn with(options: &StrategyOptions) -> Self {
+    pub(super) fn with(options: &StrategyOptions) -> Self {
         let temp = tempfile::tempdir().unwrap();
         let repo = GitRepo::new(temp.path().join("repo"));
         let lines: String = (1..=40).map(|n| format!("{n}\n")).collect();
@@ -56,17 +56,17 @@ impl Scene {
         Self { temp, repo, strategy, sandbox: None }
     }
 
-    fn open(self) -> Self {
+    pub(super) fn open(self) -> Self {
         self.open_with(&[])
     }
 
-    fn open_with(mut self, properties: &[(&str, Value)]) -> Self {
+    pub(super) fn open_with(mut self, properties: &[(&str, Value)]) -> Self {
         let made = self.create(properties).unwrap();
         self.sandbox = Some(made);
         self
     }
 
-    fn create(&self, properties: &[(&str, Value)]) -> Result<SandboxRef> {
+    pub(super) fn create(&self, properties: &[(&str, Value)]) -> Result<SandboxRef> {
         let mut resource = Resource::at_path("git-checkout", &self.repo.path().canonicalize().unwrap());
         resource.properties.insert("sandbox_name".to_owned(), json!("try"));
         for (key, value) in properties {
@@ -75,40 +75,40 @@ impl Scene {
         self.strategy.create(&PlanId::from_string("pln_1"), &resource)
     }
 
-    fn sandbox(&self) -> &SandboxRef {
+    pub(super) fn sandbox(&self) -> &SandboxRef {
         self.sandbox.as_ref().unwrap()
     }
 
     /// The sandbox's tree as a checkout.
-    fn inside(&self) -> GitRepo {
+    pub(super) fn inside(&self) -> GitRepo {
         GitRepo::at(self.sandbox().sandbox_path().unwrap())
     }
 
-    fn diff(&self) -> Vec<String> {
+    pub(super) fn diff(&self) -> Vec<String> {
         let view = self.strategy.diff(self.sandbox()).unwrap();
         view.entries.iter().map(|entry| format!("{:?} {}", entry.kind, entry.path)).collect()
     }
 
-    fn commit_as(&self, operation: &str, request: &CommitRequest) -> Result<CommitResult> {
+    pub(super) fn commit_as(&self, operation: &str, request: &CommitRequest) -> Result<CommitResult> {
         let sandbox = self.sandbox().clone().for_operation(&OpId::from_string(operation));
         self.strategy.commit(&sandbox, request)
     }
 
-    fn commit(&self) -> Result<CommitResult> {
+    pub(super) fn commit(&self) -> Result<CommitResult> {
         self.commit_as("op_1", &CommitRequest::default())
     }
 
-    fn undo(&self, operation: &str, undone: &str) -> Result<CommitResult> {
+    pub(super) fn undo(&self, operation: &str, undone: &str) -> Result<CommitResult> {
         let sandbox = self.sandbox().clone().for_operation(&OpId::from_string(operation));
         self.strategy.commit(&sandbox.undoing(&OpId::from_string(undone)), &CommitRequest::default())
     }
 
-    fn has(&self, path: &str) -> bool {
+    pub(super) fn has(&self, path: &str) -> bool {
         self.inside().path().join(path).exists()
     }
 
     /// Nothing of ours is left in the user's git directory.
-    fn assert_tidy(&self) {
+    pub(super) fn assert_tidy(&self) {
         let left = std::fs::read_dir(self.repo.path().join(".git")).unwrap();
         let names: Vec<String> =
             left.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
@@ -117,7 +117,7 @@ impl Scene {
     }
 }
 
-fn conflicts(result: Result<CommitResult>) -> Vec<String> {
+pub(super) fn conflicts(result: Result<CommitResult>) -> Vec<String> {
     match result {
         Err(Error::Conflict { conflicts }) => {
             conflicts.iter().map(|c| format!("{}: {}", c.path, c.reason)).collect()
@@ -126,7 +126,7 @@ fn conflicts(result: Result<CommitResult>) -> Vec<String> {
     }
 }
 
-fn refusal(result: Result<impl std::fmt::Debug>) -> String {
+pub(super) fn refusal(result: Result<impl std::fmt::Debug>) -> String {
     match result {
         Err(Error::Refused { reason, hint }) => format!("{reason} ({})", hint.unwrap_or_default()),
         other => panic!("not refused: {other:?}"),

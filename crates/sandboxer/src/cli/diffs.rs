@@ -318,7 +318,14 @@ pub fn load(workspace: &Workspace, entry: &DiffEntry) -> Result<content::Sides, 
     // What others have replaced in the original is kept beside the workspace.
     let old_path = entry.from.as_ref().unwrap_or(&entry.path).as_path();
     let preserved = place("preserved").filter(|kept| kept.join(old_path).symlink_metadata().is_ok());
-    Ok(content::load_sides(&preserved.unwrap_or(base), &sandbox, entry)?)
+    let mut sides = content::load_sides(&preserved.unwrap_or(base), &sandbox, entry)?;
+    // So is what its own history had to be asked for, by its hash.
+    let digest = entry.old.as_ref().and_then(|old| old.digest.as_ref()?.rsplit(':').next());
+    let recalled = place("recalled").zip(digest).map(|(dir, digest)| dir.join(digest));
+    if let Some(content) = recalled.and_then(|path| std::fs::read(path).ok()) {
+        sides.old = Some(content);
+    }
+    Ok(sides)
 }
 
 /// A patch: exact where it goes to a file or a pipe, escaped and coloured on a screen.
