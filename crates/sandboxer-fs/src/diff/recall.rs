@@ -47,7 +47,10 @@ pub fn merges(comparison: &Comparison<'_>, entry: &DiffEntry, base: Option<&[u8]
         return Ok(false);
     }
     let is_small = |stamp: Stamp| stamp.is_file() && stamp.size <= LARGEST;
-    if !comparison.original.stamp(&entry.path)?.is_some_and(is_small) || !history.is_safe(&entry.path)? {
+    if !comparison.original.stamp(&entry.path)?.is_some_and(is_small) {
+        return Ok(false);
+    }
+    if history.in_the_way(std::slice::from_ref(entry))?.iter().any(Option::is_some) {
         return Ok(false);
     }
     let read = |root| read_file(root, &entry.path).ok().flatten().map(|(content, _)| content);
