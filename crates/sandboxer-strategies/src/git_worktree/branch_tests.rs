@@ -82,3 +82,56 @@ fn a_lock_of_somebody_elses_does_not_keep_a_commit_from_ending() {
     scene.repo.git(&["reset", "-q"]);
     assert_eq!(scene.repo.status(), "");
 }
+
+fn to(branch: &str) -> CommitRequest {
+    CommitRequest { branch: Some(branch.into()), ..CommitRequest::default() }
+}
+
+/// Commits to a branch as its reviewer would, without a checkout of it.
+fn commit_on(scene: &Scene, branch: &str) -> String {
+    let tree = scene.repo.git(&["rev-parse", "main^{tree}"]);
+    let commit = scene.repo.git(&["commit-tree", &tree, "-p", branch, "-m", "theirs"]);
+    scene.repo.git(&["update-ref", &format!("refs/heads/{branch}"), &commit]);
+    commit
+}
+
+#[test]
+fn a_branch_with_somebody_elses_commits_stays_as_it_is() {
+    let scene = Scene::new().open();
+    scene.inside().write("new", b"1\n");
+    scene.commit_as("op_1", &to("review")).unwrap();
+    scene.inside().write("new", b"2\n");
+    scene.commit_as("op_2", &to("review")).unwrap();
+    assert_eq!(scene.repo.git(&["rev-list", "--count", "main..review"]), "2");
+    let theirs = commit_on(&scene, "review");
+    scene.inside().write("new", b"3\n");
+    let told = refusal(scene.commit_as("op_3", &to("review")));
+    assert!(told.contains("review") && told.contains("name another branch"), "{told}");
+    assert_eq!(scene.repo.git(&["rev-parse", "review"]), theirs);
+    scene.commit_as("op_4", &to("again")).unwrap();
+    // One that is just where the sandbox began is as good as none.
+    scene.repo.git(&["branch", "fresh", "main"]);
+    scene.commit_as("op_5", &to("fresh")).unwrap();
+    assert_eq!(scene.repo.git(&["show", "fresh:new"]), "3");
+    scene.assert_tidy();
+}
+
+#[test]
+fn kept_commits_leave_no_commit_of_a_branch_behind() {
+    let scene = Scene::new().open();
+    scene.inside().write("new", b"1\n");
+    scene.inside().commit_all("one");
+    scene.commit_as("op_1", &to("review")).unwrap();
+    let before = scene.repo.git(&["rev-parse", "review"]);
+    let keep = CommitRequest { branch: Some("review".into()), ..keeping() };
+    let told = refusal(scene.commit_as("op_2", &keep));
+    assert!(told.contains("do not follow"), "{told}");
+    assert_eq!(scene.repo.git(&["rev-parse", "review"]), before);
+    let kept = CommitRequest { branch: Some("kept".into()), ..keeping() };
+    scene.commit_as("op_3", &kept).unwrap();
+    scene.inside().write("new", b"2\n");
+    scene.inside().commit_all("two");
+    scene.commit_as("op_4", &kept).unwrap();
+    assert_eq!(scene.repo.git(&["log", "--format=%s", "main..kept"]), "two\none");
+    scene.assert_tidy();
+}

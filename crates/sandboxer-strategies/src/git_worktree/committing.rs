@@ -97,6 +97,8 @@ impl GitWorktree {
         prepared: &CommitResult,
     ) -> Result<Vec<Notice>> {
         self.forget_plan(home)?;
+        // Of a commit that was given up before it was planned.
+        incoming::discard(&memory.ledger)?;
         let Some(journal) = Journal::load(&space.pair().files().prepared())? else { return Ok(Vec::new()) };
         let plan = match sandbox.undo() {
             Some(undone) => plan_undo(home, &memory.spec, &undone)?,
@@ -191,11 +193,17 @@ impl GitWorktree {
     pub(super) fn forget_plan(&self, home: &Path) -> Result<()> {
         drop(self.held.take(home));
         if let Some(plan) = Plan::load(home)? {
-            let spec = GitSpec::load(home)?;
+            let mut spec = GitSpec::load(home)?;
             if let Some(index) = &plan.index {
                 index.release()?;
             }
             refs::release_left(&spec.repository, &plan.moves)?;
+            if plan.result.is_some()
+                && spec.repository.branch_tip(&plan.moves.name)? == Some(plan.moves.new.clone())
+            {
+                spec.left.insert(plan.moves.name, plan.moves.new);
+                spec.store(home)?;
+            }
             incoming::discard(&spec.ledger(home)?)?;
         }
         Plan::forget(home)

@@ -86,6 +86,9 @@ impl GitWorktree {
             },
         )?;
         let new = onto.choose(memory, &made, kept.as_ref())?;
+        if request.branch.is_some() {
+            onto.refuse_leaving(memory, &new)?;
+        }
         if Some(&new) == onto.tip.as_ref() {
             incoming::discard(&memory.ledger)?;
             return Ok(None);
@@ -181,15 +184,14 @@ impl Onto {
         };
         let name = format!("refs/heads/{branch}");
         let tip = spec.repository.branch_tip(&name)?;
+        let is_ours = tip == spec.base || tip.as_ref() == spec.left.get(&name);
+        if tip.is_some() && !is_ours {
+            return Err(not_ours(branch, "has commits that the sandbox did not make"));
+        }
         if let (Some(tip), Some(base)) = (&tip, &spec.base)
             && !objects::is_ancestor(&memory.ledger, base, tip)?
         {
-            return Err(Error::Refused {
-                reason: format!(
-                    "the branch {branch} is there already, and does not come from what the sandbox was made from"
-                ),
-                hint: Some("name another branch".to_owned()),
-            });
+            return Err(not_ours(branch, "does not come from what the sandbox was made from"));
         }
         // The branch becomes what the sandbox is, whatever it has been.
         Ok(Self { name, tip, files: spec.base.clone(), has_moved: false })
@@ -218,6 +220,16 @@ impl Onto {
         }
     }
 
+    /// A branch goes only where its commits stay in it.
+    fn refuse_leaving(&self, memory: &Memory, new: &Oid) -> Result<()> {
+        match &self.tip {
+            Some(tip) if !objects::is_ancestor(&memory.ledger, tip, new)? => {
+                Err(not_ours(short(&self.name), "has commits that those of the sandbox do not follow"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn notice(&self, paths: &[RelPath]) -> Option<Notice> {
         let path = paths.first().filter(|_| self.has_moved)?.clone();
         let branch = short(&self.name);
@@ -225,6 +237,13 @@ impl Onto {
             path,
             message: format!("{branch} has moved since the sandbox was made: merged with what it has now"),
         })
+    }
+}
+
+fn not_ours(branch: &str, why: &str) -> Error {
+    Error::Refused {
+        reason: format!("the branch {branch} is there already, and {why}"),
+        hint: Some("name another branch, and merge the two by hand".to_owned()),
     }
 }
 

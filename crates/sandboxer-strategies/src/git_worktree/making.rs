@@ -1,6 +1,7 @@
 //! A new workspace of a checkout.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use sandboxer_core::contract::SandboxStrategy;
@@ -195,6 +196,7 @@ fn spec_of(checkout: &Checkout, wanted: &Wanted<'_>, resource: &Resource) -> Res
         base,
         target: checkout.head.branch.clone(),
         index: None,
+        left: BTreeMap::new(),
     })
 }
 

@@ -1,5 +1,6 @@
 //! What a workspace of a checkout is besides its files; kept beside it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::laying::Otherwise;
@@ -31,6 +32,9 @@ pub struct GitSpec {
     /// The index inside as it was made.
     #[serde(default)]
     pub index: Option<Stamp>,
+    /// The commits that were left on branches besides the target, by the branches' full names.
+    #[serde(default)]
+    pub left: BTreeMap<String, Oid>,
 }
 
 impl GitSpec {
