@@ -3,7 +3,7 @@
 //! All of it goes through a ledger, so that no configuration of the repository has a say. Trees are walked by the names of objects, one
 //! directory at a time, through one git that stays: a path is never part of what is asked, so that no path can be misread.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout};
@@ -84,6 +84,18 @@ pub fn files_below(ledger: &Ledger, commit: &Oid, dir: &RelPath) -> Result<Vec<R
     let told = git.arg(dir.as_path()).output()?;
     let paths = told.split(|b| *b == 0).filter(|path| !path.is_empty());
     paths.map(|path| RelPath::from_bytes(path).map_err(Error::from)).collect()
+}
+
+/// The paths that any of these commits makes otherwise than one of its parents has them.
+pub fn touched_paths<'a>(
+    ledger: &Ledger,
+    commits: impl IntoIterator<Item = &'a Oid>,
+) -> Result<BTreeSet<RelPath>> {
+    let input: String = commits.into_iter().map(|commit| format!("{commit}\n")).collect();
+    let words = ["diff-tree", "--stdin", "-m", "--root", "-r", "-z", "--name-only", "--no-renames"];
+    let told = ledger.git().args(words).arg("--no-commit-id").feed(input.as_bytes())?;
+    let paths = told.split(|b| *b == 0).filter(|path| !path.is_empty());
+    paths.map(|path| Ok(RelPath::from_bytes(path)?)).collect()
 }
 
 /// Whether `new` has `old` in its history, or is it.

@@ -135,3 +135,40 @@ fn kept_commits_leave_no_commit_of_a_branch_behind() {
     assert_eq!(scene.repo.git(&["log", "--format=%s", "main..kept"]), "two\none");
     scene.assert_tidy();
 }
+
+#[test]
+fn every_kept_commit_is_looked_at() {
+    let scene = Scene::new().open();
+    scene.inside().write("new", b"1\n");
+    scene.inside().write(".envrc", b"evil\n");
+    scene.inside().commit_all("one");
+    remove_inside(&scene, ".envrc");
+    scene.inside().commit_all("two");
+    assert_eq!(scene.diff(), ["Created new"]);
+    let told = refusal(scene.commit_as("op_1", &keeping()));
+    assert!(told.contains("change .envrc, which") && told.contains("without `--keep-commits`"), "{told}");
+    scene.commit_as("op_2", &CommitRequest::default()).unwrap();
+    // Not even an object of theirs came along.
+    let evil = scene.inside().git(&["rev-parse", "HEAD~1:.envrc"]);
+    assert!(!scene.repo.command(&["cat-file", "-e", &evil]).output().unwrap().status.success());
+    scene.assert_tidy();
+}
+
+#[test]
+fn who_kept_commits_are_by_is_told() {
+    let scene = Scene::new().open();
+    scene.inside().write("new", b"1\n");
+    scene.inside().commit_all("mine");
+    let told = |request| {
+        let request = CommitRequest { phase: Phase::Prepare, ..request };
+        let done = scene.commit_as("op_1", &request).unwrap();
+        scene.commit_as("op_1", &phase(Phase::Abort)).unwrap();
+        done.notices.into_iter().map(|notice| notice.message).collect::<Vec<_>>()
+    };
+    assert_eq!(told(keeping()), ["1 commit made in the sandbox kept as they are"]);
+    scene.inside().write("new", b"2\n");
+    scene.inside().git(&["commit", "-qam", "not mine", "--author=\u{1b}Linus <l@example.org>"]);
+    assert_eq!(told(keeping()), ["2 commits made in the sandbox kept as they are, by Linus <l@example.org>"]);
+    assert_eq!(told(CommitRequest::default()), [""; 0]);
+    scene.assert_tidy();
+}

@@ -15,7 +15,7 @@ use sandboxer_git::index;
 use sandboxer_git::objects;
 use sandboxer_git::oid::Oid;
 use sandboxer_git::private;
-use sandboxer_git::quarantine::{self, Quarantine};
+use sandboxer_git::quarantine::{self, AgentCommit, Quarantine};
 use sandboxer_git::refs::Move;
 
 use super::GitWorktree;
@@ -27,6 +27,9 @@ use super::spec::{Edit, GitSpec, Plan, place};
 
 /// Who a commit is by where git knows no name for the user.
 const NOBODY: &str = "sandboxer <sandboxer@localhost>";
+
+/// So many authors of kept commits are named.
+const NAMED: usize = 3;
 
 impl GitWorktree {
     /// Makes the commit of what is staged, and plans what it moves.
@@ -94,6 +97,7 @@ impl GitWorktree {
             return Ok(None);
         }
         notices.extend(onto.notice(&paths));
+        notices.extend(kept.as_ref().and_then(|kept| kept.notice(&who, &paths)));
         let edits = edits_of(&facts, &made, &removed, &paths);
         let reason = format!("sandbox commit: {}", message.lines().next().unwrap_or_default());
         let plan = Plan {
@@ -104,7 +108,7 @@ impl GitWorktree {
             edits,
             base_before: spec.base.clone(),
             base_after: if request.branch.is_some() { spec.base.clone() } else { Some(new) },
-            kept: kept.map_or(0, |kept| kept.commits),
+            kept: kept.map_or(0, |kept| kept.commits.len()),
             result: None,
             not_indexed: Vec::new(),
         };
@@ -147,15 +151,36 @@ impl GitWorktree {
                 limit: quarantine::SIZE_LIMIT,
             },
         )?;
-        refuse_strays(memory, &tip, paths)?;
-        Ok(Some(KeptCommits { tip, commits: taken.commits.len() }))
+        refuse_strays(memory, &tip, &taken.commits, paths)?;
+        Ok(Some(KeptCommits { tip, commits: taken.commits }))
     }
 }
 
 /// Commits of the sandbox's own.
 struct KeptCommits {
     tip: Oid,
-    commits: usize,
+    commits: Vec<AgentCommit>,
+}
+
+impl KeptCommits {
+    /// How many there are, and who they say they are by where that is not the user.
+    fn notice(&self, user: &str, paths: &[RelPath]) -> Option<Notice> {
+        // What the agent wrote is not for the terminal to obey.
+        let plain = |author: &str| author.chars().filter(|c| !c.is_control()).collect::<String>();
+        let authors = self.commits.iter().map(|commit| plain(&commit.author));
+        let authors: BTreeSet<String> = authors.filter(|author| author != user).collect();
+        let by = match authors.len() {
+            0 => String::new(),
+            1..=NAMED => format!(", by {}", Vec::from_iter(authors).join(", ")),
+            more => {
+                let named: Vec<String> = authors.into_iter().take(NAMED).collect();
+                format!(", by {} and {} more", named.join(", "), more - NAMED)
+            }
+        };
+        let commits = if self.commits.len() == 1 { "commit" } else { "commits" };
+        let message = format!("{} {commits} made in the sandbox kept as they are{by}", self.commits.len());
+        Some(Notice { path: paths.first()?.clone(), message })
+    }
 }
 
 /// Where a commit goes.
@@ -252,17 +277,21 @@ fn or_nothing(memory: &Memory, commit: Option<&Oid>) -> Result<Oid> {
     commit.cloned().map_or_else(|| index::empty_tree(memory.ledger.format()).parse(), Ok)
 }
 
-/// Commits must not bring along what the difference does not show.
-fn refuse_strays(memory: &Memory, tip: &Oid, paths: &[RelPath]) -> Result<()> {
+/// Commits must not bring along what the difference does not show, not even to take it away again.
+fn refuse_strays(memory: &Memory, tip: &Oid, commits: &[AgentCommit], paths: &[RelPath]) -> Result<()> {
     let base = or_nothing(memory, memory.spec.base.as_ref())?;
     let shown: BTreeSet<&RelPath> = paths.iter().collect();
-    let changed = objects::changed_paths(&memory.ledger, &base, tip)?;
+    let mut changed = objects::touched_paths(&memory.ledger, commits.iter().map(|commit| &commit.id))?;
+    changed.extend(objects::changed_paths(&memory.ledger, &base, tip)?);
     let stray: Vec<RelPath> = changed.into_iter().filter(|path| !shown.contains(path)).collect();
     let Some(first) = stray.first() else { return Ok(()) };
+    let more = match stray.len() {
+        1 => String::new(),
+        count => format!(" and {} more paths", count - 1),
+    };
     Err(Error::Refused {
         reason: format!(
-            "the commits in the sandbox change {} paths that its difference does not show, {first} among them",
-            stray.len()
+            "the commits in the sandbox change {first}{more}, which its difference does not show"
         ),
         hint: Some(
             "commit without `--keep-commits`: what the difference shows becomes one commit".to_owned(),
