@@ -37,7 +37,17 @@ impl Phases {
     }
 
     fn prepare(&self, space: &dyn Space, request: &CommitRequest, logged: &Logged) -> Result<CommitResult> {
-        let lock = space.lock()?;
+        self.prepare_holding(space.lock()?, space, request, logged)
+    }
+
+    /// Makes a commit ready for a caller who has locked the resource already.
+    pub fn prepare_holding(
+        &self,
+        lock: ResourceLock,
+        space: &dyn Space,
+        request: &CommitRequest,
+        logged: &Logged,
+    ) -> Result<CommitResult> {
         let prepared = space.prepare(request, logged)?;
         self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(space.pair().home.clone(), lock);
         Ok(prepared)

@@ -172,3 +172,25 @@ fn who_kept_commits_are_by_is_told() {
     assert_eq!(told(CommitRequest::default()), [""; 0]);
     scene.assert_tidy();
 }
+
+#[test]
+fn commits_of_two_sandboxes_at_a_time_follow_each_other() {
+    let scene = Scene::new().open();
+    let other = scene.create(&[("sandbox_name", json!("other"))]).unwrap();
+    scene.inside().write("one", b"1\n");
+    GitRepo::at(other.sandbox_path().unwrap()).write("two", b"2\n");
+    scene.commit_as("op_1", &phase(Phase::Prepare)).unwrap();
+    let second = other.clone().for_operation(&OpId::from_string("op_2"));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| scene.strategy.commit(&second, &CommitRequest::default()));
+        // Time enough to come as far as the lock.
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        scene.commit_as("op_1", &phase(Phase::Finish)).unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+    assert_eq!(scene.repo.git(&["rev-list", "--count", "HEAD"]), "3");
+    assert_eq!(scene.repo.git(&["ls-tree", "--name-only", "HEAD", "one", "two"]), "one\ntwo");
+    assert_eq!(scene.repo.status(), "");
+    scene.strategy.cleanup(&other).unwrap();
+    scene.assert_tidy();
+}

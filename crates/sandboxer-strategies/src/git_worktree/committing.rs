@@ -7,8 +7,9 @@ use sandboxer_core::model::{
     CommitRequest, CommitResult, Conflict, Notice, OnConflict, Phase, RelPath, Revision, SandboxRef,
 };
 use sandboxer_core::{Error, Result};
-use sandboxer_fs::commit::Journal;
-use sandboxer_fs::space::{Means, Space};
+use sandboxer_fs::commit::{self, Journal};
+use sandboxer_fs::lock::ResourceLock;
+use sandboxer_fs::space::{Logged, Means, Space};
 use sandboxer_git::incoming;
 use sandboxer_git::index::{self, NewIndex};
 use sandboxer_git::refs::{self, HeldRef, Moved};
@@ -30,12 +31,18 @@ impl GitWorktree {
         Means { neighbours, ..plain }
     }
 
-    /// Opens the workspace to make a commit ready: what git hides is hidden, and its history is asked.
-    fn open_for_commit(&self, home: &Path) -> Result<(Box<dyn Space>, Arc<Memory>)> {
+    /// Opens the workspace to make a commit ready: what git hides is hidden, and its history is asked. What is known of the branch is known
+    /// under the lock, as other sandboxes commit to it too.
+    fn open_for_commit(&self, home: &Path) -> Result<(ResourceLock, Box<dyn Space>, Arc<Memory>)> {
+        let mut space = self.files.open_space(home, self.means_of_commit())?;
+        let lock = space.lock()?;
+        if commit::is_decided(&space.pair().files()) {
+            space.carry_out()?;
+        }
         let memory = Arc::new(Memory::of(home, GitSpec::load(home)?)?);
-        let means = Means { history: Some(memory.clone()), ..self.means_of_commit() };
-        let space = self.screened(self.files.open_space(home, means)?, &memory.spec, memory.base.clone())?;
-        Ok((space, memory))
+        space.pair_mut().means.history = Some(memory.clone());
+        let space = self.screened(space, &memory.spec, memory.base.clone())?;
+        Ok((lock, space, memory))
     }
 
     /// Lets a difference show what git shows.
@@ -65,17 +72,38 @@ impl GitWorktree {
         }
     }
 
+    /// Makes a commit ready; once more from the beginning where somebody who asks for no lock of ours has moved the branch meanwhile.
     fn prepare(&self, sandbox: &SandboxRef, home: &Path, request: &CommitRequest) -> Result<CommitResult> {
-        let (space, memory) = self.open_for_commit(home)?;
+        let (lock, space, memory) = self.open_for_commit(home)?;
+        let prepared = self.prepare_once(sandbox, (lock, space.as_ref(), &memory), request);
+        let has_moved =
+            || Ok::<_, Error>(memory.spec.repository.branch_tip(memory.spec.moves())? != memory.tip);
+        match prepared {
+            Err(Error::Refused { .. } | Error::Conflict { .. }) if has_moved()? => {
+                let (lock, space, memory) = self.open_for_commit(home)?;
+                self.prepare_once(sandbox, (lock, space.as_ref(), &memory), request)
+            }
+            prepared => prepared,
+        }
+    }
+
+    fn prepare_once(
+        &self,
+        sandbox: &SandboxRef,
+        (lock, space, memory): (ResourceLock, &dyn Space, &Memory),
+        request: &CommitRequest,
+    ) -> Result<CommitResult> {
+        let home = &memory.home;
         if let Some(branch) = &request.branch {
-            self.check_branch(&memory, branch)?;
+            self.check_branch(memory, branch)?;
         } else {
             check_target(&memory.spec)?;
         }
         let on_conflict = if request.branch.is_some() { OnConflict::Theirs } else { request.on_conflict };
         let asked = CommitRequest { phase: Phase::Prepare, on_conflict, ..request.clone() };
-        let prepared = self.phases.commit(space.as_ref(), sandbox, &asked)?;
-        let planned = self.plan(sandbox, home, space.as_ref(), &memory, request, &prepared);
+        let logged = Logged { operation: sandbox.operation(), undo: sandbox.undo() };
+        let prepared = self.phases.prepare_holding(lock, space, &asked, &logged)?;
+        let planned = self.plan(sandbox, home, space, memory, request, &prepared);
         match planned {
             Ok(more) => Ok(CommitResult { notices: [prepared.notices, more].concat(), ..prepared }),
             Err(error) => {
