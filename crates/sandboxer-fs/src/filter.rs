@@ -74,6 +74,19 @@ impl Filter {
         Self { screen: Some(screen), ..self.clone() }
     }
 
+    /// Whether the screen leaves out the entry at `path`, or a directory above it. Without a screen nothing is.
+    pub fn hides(&self, path: &RelPath, is_dir: bool) -> bool {
+        let Some(screen) = &self.screen else { return false };
+        let mut above: Vec<RelPath> = std::iter::successors(path.parent(), RelPath::parent).collect();
+        above.reverse();
+        above.iter().any(|dir| screen.hides(dir, true)) || screen.hides(path, is_dir)
+    }
+
+    /// Whether there is a screen.
+    pub fn is_screened(&self) -> bool {
+        self.screen.is_some()
+    }
+
     /// Whether everything passes, so that no path need be built to ask.
     pub fn is_all(&self) -> bool {
         let no_patterns = self.include.is_none() && self.exclude.is_none();

@@ -1,6 +1,6 @@
 //! From a difference to a journal.
 
-use sandboxer_core::model::{CommitRequest, DiffView, OnConflict, OpId, RelPath};
+use sandboxer_core::model::{CommitRequest, DiffKind, DiffView, Notice, OnConflict, OpId, RelPath};
 use sandboxer_core::{Error, Result};
 
 use super::check::{Present, check_all};
@@ -37,8 +37,11 @@ pub struct Prepare<'a> {
 
 /// Stages, checks and returns the journal, not yet written. On an error nothing is left behind.
 pub fn prepare(job: &Prepare<'_>) -> Result<Journal> {
-    let (deltas, links) = select(job, differences(&job.comparison)?)?;
+    let mut all = differences(&job.comparison)?;
+    let staying = std::mem::take(&mut all.staying);
+    let (deltas, links) = select(job, all)?;
     refuse_uncommittable(&deltas)?;
+    let mut told = tell_staying(&staying, &deltas);
     // Nothing is staged for a commit that is bound to fail.
     let Resolved { deltas, notices, marked, conflicts } = resolve(job, deltas)?;
     if !conflicts.is_empty() {
@@ -49,7 +52,8 @@ pub fn prepare(job: &Prepare<'_>) -> Result<Journal> {
     }
     let stage = Stage::create(job.comparison.original, job.files.home(), &job.files.note())?;
     let journal = build(job, deltas, &links, &stage).map(|mut journal| {
-        journal.notices.splice(0..0, notices);
+        told.extend(notices);
+        journal.notices.splice(0..0, told);
         journal
     });
     if journal.is_err() {
@@ -57,6 +61,22 @@ pub fn prepare(job: &Prepare<'_>) -> Result<Journal> {
         let _ = clear(job.files);
     }
     journal
+}
+
+/// Where something of a directory goes that the sandbox has no more, it is said that the rest stays.
+fn tell_staying(staying: &[RelPath], deltas: &[Delta]) -> Vec<Notice> {
+    let goes_from = |dir: &RelPath| {
+        let mut gone = deltas.iter().filter_map(|d| match d.entry.kind {
+            DiffKind::Deleted => Some(&d.entry.path),
+            _ => d.entry.from.as_ref(),
+        });
+        gone.any(|path| path.is_within(dir))
+    };
+    let tell = |dir: &RelPath| Notice {
+        path: dir.clone(),
+        message: "kept: it holds files that are ignored".to_owned(),
+    };
+    staying.iter().filter(|dir| goes_from(dir)).map(tell).collect()
 }
 
 fn refuse_uncommittable(deltas: &[Delta]) -> Result<()> {

@@ -9,6 +9,7 @@ mod recall;
 mod renames;
 mod scan;
 mod self_running;
+mod staying;
 
 use sandboxer_core::Result;
 use sandboxer_core::contract::CancelFlag;
@@ -104,6 +105,8 @@ pub struct Differences {
     pub deltas: Vec<Delta>,
     /// Files with several names.
     pub links: Links,
+    /// Directories that are gone from the copy, and stay in the original: what it has left in them is hidden.
+    pub staying: Vec<RelPath>,
 }
 
 impl Differences {
@@ -127,5 +130,6 @@ pub fn differences(comparison: &Comparison<'_>) -> Result<Differences> {
     let mut deltas = describe::describe_all(comparison, candidates, &links)?;
     deltas.sort_by(|a, b| a.entry.path.cmp(&b.entry.path));
     settle_links(&mut links, |path| deltas.binary_search_by(|d| d.entry.path.cmp(path)).is_ok());
-    Ok(Differences { deltas: renames::pair(deltas), links })
+    let staying = staying::take(comparison, &mut deltas)?;
+    Ok(Differences { deltas: renames::pair(deltas), links, staying })
 }

@@ -55,3 +55,43 @@ fn a_difference_says_where_a_commit_would_conflict() {
     assert!(shown.moved);
     assert_eq!(old_side(&scene, &shown), Some(lines(|_| None)));
 }
+
+#[test]
+fn a_directory_that_holds_ignored_files_loses_what_is_tracked() {
+    [Scene::new(), Scene::copied()].into_iter().for_each(|scene| {
+        scene.repo.write("dir/sub/x", b"x\n");
+        scene.repo.commit_all("two");
+        scene.repo.write("dir/p.o", b"ignored\n");
+        scene.repo.write("dir/sub/q.o", b"ignored\n");
+        let scene = scene.open();
+        let tree = scene.inside();
+        std::fs::create_dir(tree.path().join("new")).unwrap();
+        std::fs::rename(tree.path().join("dir/b"), tree.path().join("new/b")).unwrap();
+        std::fs::remove_dir_all(tree.path().join("dir")).unwrap();
+        assert_eq!(scene.diff(), ["Deleted dir/sub/x", "Created new", "Renamed new/b"]);
+        let done = scene.commit().unwrap();
+        let told: Vec<String> =
+            done.notices.iter().map(|notice| format!("{}: {}", notice.path, notice.message)).collect();
+        let kept = |dir: &str| format!("{dir}: kept: it holds files that are ignored");
+        assert_eq!(told, [kept("dir"), kept("dir/sub")]);
+        assert_eq!(scene.repo.git(&["ls-files"]).trim(), ".gitignore\na\nnew/b");
+        assert_eq!(scene.repo.read("dir/sub/q.o"), b"ignored\n");
+        assert_eq!(scene.repo.status(), "");
+        assert!(scene.diff().is_empty());
+        scene.undo("op_2", "op_1").unwrap();
+        assert_eq!(scene.repo.read("dir/sub/x"), b"x\n");
+        assert_eq!(scene.diff(), ["Deleted dir/sub/x", "Created new", "Renamed new/b"]);
+    });
+}
+
+#[test]
+fn a_file_does_not_take_the_place_of_ignored_files() {
+    let scene = Scene::new();
+    scene.repo.write("dir/p.o", b"ignored\n");
+    let scene = scene.open();
+    std::fs::remove_dir_all(scene.inside().path().join("dir")).unwrap();
+    scene.inside().write("dir", b"a file\n");
+    let told = super::tests::conflicts(scene.commit());
+    assert!(told.iter().any(|text| text.contains("p.o")), "{told:?}");
+    assert_eq!(scene.repo.read("dir/p.o"), b"ignored\n");
+}
