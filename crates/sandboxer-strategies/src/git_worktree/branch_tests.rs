@@ -194,3 +194,48 @@ fn commits_of_two_sandboxes_at_a_time_follow_each_other() {
     scene.strategy.cleanup(&other).unwrap();
     scene.assert_tidy();
 }
+
+#[test]
+fn an_undo_leaves_the_sandbox_its_own_commits() {
+    [Scene::new(), Scene::copied()].into_iter().for_each(undo_kept);
+}
+
+fn undo_kept(scene: Scene) {
+    let scene = scene.open();
+    let inside = scene.inside();
+    inside.write("new", b"1\n");
+    inside.commit_all("mine");
+    let own = inside.head();
+    scene.commit_as("op_1", &keeping()).unwrap();
+    scene.undo("op_2", "op_1").unwrap();
+    assert_eq!((scene.inside().head(), scene.inside().status()), (own.clone(), String::new()));
+    assert_eq!(scene.diff(), ["Created new"]);
+    // With a commit of ours on top, it is theirs that stays.
+    inside.write("more", b"2\n");
+    scene.commit_as("op_3", &keeping()).unwrap();
+    assert_ne!(scene.inside().head(), own);
+    scene.undo("op_4", "op_3").unwrap();
+    assert_eq!((scene.inside().head(), scene.inside().status()), (own.clone(), "?? more".to_owned()));
+    scene.undo("op_5", "op_4").unwrap();
+    assert_eq!(scene.diff(), [""; 0]);
+    assert_eq!(scene.repo.git(&["log", "--format=%s", "-1", "HEAD~1"]), "mine");
+    scene.inside().write("most", b"3\n");
+    scene.commit_as("op_6", &keeping()).unwrap();
+    assert_eq!(scene.repo.status(), "");
+    scene.assert_tidy();
+}
+
+#[test]
+fn a_checkpoint_from_before_a_commit_has_no_commits_to_keep() {
+    let scene = Scene::new().open();
+    let id = CheckpointId::from_string("one");
+    scene.inside().write("new", b"1\n");
+    scene.strategy.checkpoint(scene.sandbox(), &id).unwrap();
+    scene.commit().unwrap();
+    scene.strategy.restore_checkpoint(scene.sandbox(), &id).unwrap();
+    scene.inside().write("more", b"2\n");
+    let done = scene.commit_as("op_2", &keeping()).unwrap();
+    assert_eq!(done.revision.unwrap().kept, 0);
+    assert_eq!(scene.repo.git(&["diff", "--name-only", "HEAD~1", "HEAD"]), "more");
+    assert_eq!(scene.repo.status(), "");
+}

@@ -108,7 +108,8 @@ impl GitWorktree {
             edits,
             base_before: spec.base.clone(),
             base_after: if request.branch.is_some() { spec.base.clone() } else { Some(new) },
-            kept: kept.map_or(0, |kept| kept.commits.len()),
+            kept: kept.as_ref().map_or(0, |kept| kept.commits.len()),
+            own: kept.map(|kept| kept.tip),
             result: None,
             not_indexed: Vec::new(),
         };
@@ -139,6 +140,10 @@ impl GitWorktree {
         else {
             return Ok(None);
         };
+        // What came back with a checkpoint may be older than the base.
+        if has_it_already(memory, &tip)? {
+            return Ok(None);
+        }
         let taken = quarantine::take(
             tree,
             &Quarantine {
@@ -275,6 +280,13 @@ fn not_ours(branch: &str, why: &str) -> Error {
 /// A commit, or the tree of nothing where there is none.
 fn or_nothing(memory: &Memory, commit: Option<&Oid>) -> Result<Oid> {
     commit.cloned().map_or_else(|| index::empty_tree(memory.ledger.format()).parse(), Ok)
+}
+
+/// Whether the base has a commit of the sandbox's in its history.
+fn has_it_already(memory: &Memory, tip: &Oid) -> Result<bool> {
+    let Some(base) = &memory.spec.base else { return Ok(false) };
+    let is_known = memory.ledger.git().args(["cat-file", "-e", tip.as_str()]).try_output()?.is_some();
+    Ok(is_known && objects::is_ancestor(&memory.ledger, tip, base)?)
 }
 
 /// Commits must not bring along what the difference does not show, not even to take it away again.

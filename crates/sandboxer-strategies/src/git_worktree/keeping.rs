@@ -129,10 +129,11 @@ impl GitWorktree {
     }
 
     /// Moves the branch inside along, if it is where the base was: what was committed is not a change any more. It is a convenience, and
-    /// whatever is odd inside is left alone.
+    /// whatever is odd inside is left alone. Where commits that were kept are taken back, the branch inside still has them.
     pub(super) fn advance(&self, home: &Path, tree: &Root, plan: &Plan) -> Result<()> {
         let mut spec = GitSpec::load(home)?;
-        let (Some(to), Some(state)) = (&plan.base_after, private::read(tree, spec.repository.format)?) else {
+        let goes_to = plan.own.as_ref().filter(|_| plan.kept == 0).or(plan.base_after.as_ref());
+        let (Some(to), Some(state)) = (goes_to, private::read(tree, spec.repository.format)?) else {
             return Ok(());
         };
         let is_ours = matches!(&state.head, AgentHead::Branch(name) if *name == spec.branch);

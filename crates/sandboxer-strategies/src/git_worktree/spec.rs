@@ -90,6 +90,9 @@ pub struct Plan {
     pub base_after: Option<Oid>,
     /// How many commits of the sandbox's own are kept.
     pub kept: usize,
+    /// The last of them, which the branch inside goes back to when the rest is taken back.
+    #[serde(default)]
+    pub own: Option<Oid>,
     /// Of one that only makes a branch: what it answers.
     #[serde(default)]
     pub result: Option<CommitResult>,

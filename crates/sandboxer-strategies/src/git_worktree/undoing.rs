@@ -43,7 +43,8 @@ pub fn plan_undo(home: &Path, spec: &GitSpec, undone: &OpId) -> Result<Option<(P
     let moves = Move { old: Some(done.moves.new), new: back, reason, ..done.moves };
     let (base_before, base_after) = (done.base_after, done.base_before);
     let edits = done.edits.into_iter().map(swap).collect();
+    let own = done.own.filter(|_| done.kept > 0);
     let (index, not_indexed) = (None, Vec::new());
-    let plan = Plan { moves, edits, base_before, base_after, index, not_indexed, kept: 0, ..done };
+    let plan = Plan { moves, edits, base_before, base_after, index, not_indexed, kept: 0, own, ..done };
     Ok(Some((plan, Vec::new())))
 }
