@@ -133,6 +133,29 @@ pub struct IndexEdit {
     pub path: RelPath,
     /// The mode and the object that it has afterwards; `None` takes it out.
     pub entry: Option<(u32, Oid)>,
+    /// What git is to overlook there.
+    pub flag: Option<Flag>,
+}
+
+/// What somebody told git to overlook at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Flag {
+    /// That the file is changed.
+    AssumeUnchanged,
+    /// That it is not there.
+    SkipWorktree,
+}
+
+impl Flag {
+    /// That of an entry.
+    pub fn of(entry: &IndexEntry) -> Option<Self> {
+        match entry.special {
+            Some("assume-unchanged") => Some(Self::AssumeUnchanged),
+            Some("skip-worktree") => Some(Self::SkipWorktree),
+            _ => None,
+        }
+    }
 }
 
 /// An index that is to take the place of the user's.
@@ -163,7 +186,7 @@ impl NewIndex {
         let input = index_info(repo.format, edits)?;
         for _ in 0..ATTEMPTS {
             let before = self.copy(&repo.index())?;
-            self.edit(repo, &input)?;
+            self.edit(repo, &input, edits)?;
             self.take_lock()?;
             if before == Stamp::of(&repo.index())? {
                 return Ok(());
@@ -190,9 +213,15 @@ impl NewIndex {
         Ok(before)
     }
 
-    fn edit(&self, repo: &Repository, input: &[u8]) -> Result<()> {
-        let git = without_filters(repo)?.env("GIT_INDEX_FILE", &self.temporary);
-        git.args(["update-index", "--replace", "-z", "--index-info"]).feed(input)?;
+    fn edit(&self, repo: &Repository, input: &[u8], edits: &[IndexEdit]) -> Result<()> {
+        let git = || Ok::<_, Error>(without_filters(repo)?.env("GIT_INDEX_FILE", &self.temporary));
+        git()?.args(["update-index", "--replace", "-z", "--index-info"]).feed(input)?;
+        for (flag, word) in FLAGS {
+            let paths = flagged(edits, flag);
+            if !paths.is_empty() {
+                git()?.args(["update-index", word, "-z", "--stdin"]).feed(&paths)?;
+            }
+        }
         let step = |e| Error::io("flush", &self.temporary, e);
         let file = match File::open(&self.temporary) {
             // Nothing was changed in an index that is not there.
@@ -320,6 +349,16 @@ fn index_info(format: ObjectFormat, edits: &[IndexEdit]) -> Result<Vec<u8>> {
     let (mut input, rest) = rows;
     input.extend(rest);
     Ok(input)
+}
+
+/// The flags in the words of `update-index`. Where not all is checked out, git takes the last away again from files that it finds.
+const FLAGS: [(Flag, &str); 2] =
+    [(Flag::AssumeUnchanged, "--assume-unchanged"), (Flag::SkipWorktree, "--skip-worktree")];
+
+/// The paths that get a flag, each with its end.
+fn flagged(edits: &[IndexEdit], flag: Flag) -> Vec<u8> {
+    let edits = edits.iter().filter(|edit| edit.entry.is_some() && edit.flag == Some(flag));
+    edits.flat_map(|edit| edit.path.as_bytes().iter().copied().chain([0])).collect()
 }
 
 /// What tells one state of a file from another; git never writes to an index that is there.

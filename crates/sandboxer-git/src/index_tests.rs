@@ -6,11 +6,11 @@ use super::*;
 use crate::testing::{Checkout, ODD_NAMES, rel, word};
 
 fn add(path: impl AsRef<[u8]>, oid: Oid) -> IndexEdit {
-    IndexEdit { path: rel(path), entry: Some((0o100644, oid)) }
+    IndexEdit { path: rel(path), entry: Some((0o100644, oid)), flag: None }
 }
 
 fn take_out(path: &str) -> IndexEdit {
-    IndexEdit { path: rel(path), entry: None }
+    IndexEdit { path: rel(path), entry: None, flag: None }
 }
 
 /// Makes and installs a new index.
@@ -352,4 +352,18 @@ fn nothing_gets_into_a_git_directory() {
     let repo = checkout.repository();
     let edit = add(".git/x", ObjectFormat::Sha1.blob(b""));
     assert!(matches!(NewIndex::place(&repo, "test").make(&repo, &[edit]), Err(Error::Refused { .. })));
+}
+
+#[test]
+fn flags_are_set_whatever_the_names() {
+    let checkout = Checkout::new(ObjectFormat::Sha1);
+    let (repo, blob) = (checkout.repository(), checkout.oid("HEAD:a"));
+    for flag in [Flag::SkipWorktree, Flag::AssumeUnchanged] {
+        let edits = ODD_NAMES.map(|name| IndexEdit { flag: Some(flag), ..add(name, blob.clone()) });
+        change(&repo, &edits);
+        let paths = ODD_NAMES.map(rel);
+        let found = entries(&repo, &paths).unwrap();
+        assert_eq!(found.len(), paths.len());
+        assert!(found.values().all(|entry| Flag::of(entry) == Some(flag)), "{found:?}");
+    }
 }

@@ -239,3 +239,28 @@ fn a_checkpoint_from_before_a_commit_has_no_commits_to_keep() {
     assert_eq!(scene.repo.git(&["diff", "--name-only", "HEAD~1", "HEAD"]), "more");
     assert_eq!(scene.repo.status(), "");
 }
+
+#[test]
+fn entries_come_back_with_their_flags() {
+    let scene = Scene::new();
+    scene.repo.write("c", b"c\n");
+    scene.repo.commit_all("c");
+    scene.repo.git(&["update-index", "--skip-worktree", "dir/b"]);
+    scene.repo.git(&["update-index", "--assume-unchanged", "c"]);
+    let flags = |scene: &Scene| scene.repo.git(&["ls-files", "-v", "a", "c", "dir/b"]);
+    let before = flags(&scene);
+    assert_eq!(before, "H a\nh c\nS dir/b");
+    let scene = scene.open();
+    scene.inside().write("a", b"changed\n");
+    scene.inside().write("c", b"changed\n");
+    scene.inside().write("dir/b", b"changed\n");
+    scene.commit().unwrap();
+    scene.undo("op_2", "op_1").unwrap();
+    assert_eq!(flags(&scene), before);
+    scene.undo("op_3", "op_2").unwrap();
+    assert_eq!(scene.repo.git(&["show", "HEAD:c"]), "changed");
+    scene.undo("op_4", "op_3").unwrap();
+    assert_eq!(flags(&scene), before);
+    assert_eq!(scene.repo.git(&["diff", "--cached", "--name-only"]), "");
+    scene.assert_tidy();
+}

@@ -11,7 +11,7 @@ use sandboxer_fs::root::Root;
 use sandboxer_fs::space::Space;
 use sandboxer_git::import::{self, FileChange, Made, NewCommit};
 use sandboxer_git::incoming;
-use sandboxer_git::index;
+use sandboxer_git::index::{self, Flag};
 use sandboxer_git::objects;
 use sandboxer_git::oid::Oid;
 use sandboxer_git::private;
@@ -325,7 +325,9 @@ fn edits_of(facts: &Facts, made: &Made, removed: &BTreeSet<RelPath>, paths: &[Re
         let before = facts.index.get(path).map(|entry| (entry.mode, entry.oid.clone()));
         let after = made.blobs.get(path).cloned();
         let is_removed = after.is_none() && before.is_some() && removed.contains(path);
-        (after.is_some() || is_removed).then(|| Edit { path: path.clone(), before, after })
+        // A file that was written is there, and changed: nothing of it is to be overlooked until it is as before.
+        let flags = (facts.index.get(path).and_then(Flag::of), None);
+        (after.is_some() || is_removed).then(|| Edit { path: path.clone(), before, after, flags })
     };
     paths.iter().filter_map(edit).filter(|edit| edit.before != edit.after).collect()
 }

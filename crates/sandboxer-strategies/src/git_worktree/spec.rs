@@ -8,7 +8,7 @@ use sandboxer_core::model::{CommitResult, OpId, RelPath};
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::durable;
 use sandboxer_fs::stamp::Stamp;
-use sandboxer_git::index::{IndexEdit, NewIndex};
+use sandboxer_git::index::{Flag, IndexEdit, NewIndex};
 use sandboxer_git::ledger::Ledger;
 use sandboxer_git::oid::Oid;
 use sandboxer_git::refs::Move;
@@ -110,6 +110,9 @@ pub struct Edit {
     pub before: Option<(u32, Oid)>,
     /// And after.
     pub after: Option<(u32, Oid)>,
+    /// What git was told to overlook there, before and after.
+    #[serde(default)]
+    pub flags: (Option<Flag>, Option<Flag>),
 }
 
 impl Plan {
@@ -154,9 +157,15 @@ impl Plan {
 }
 
 impl Edit {
+    /// The way back.
+    pub fn reversed(self) -> Self {
+        let (before, after) = self.flags;
+        Self { before: self.after, after: self.before, flags: (after, before), ..self }
+    }
+
     /// What the index is told.
     pub fn in_index(&self) -> IndexEdit {
-        IndexEdit { path: self.path.clone(), entry: self.after.clone() }
+        IndexEdit { path: self.path.clone(), entry: self.after.clone(), flag: self.flags.1 }
     }
 }
 

@@ -38,11 +38,10 @@ pub fn plan_undo(home: &Path, spec: &GitSpec, undone: &OpId) -> Result<Option<(P
     if !conflicts.is_empty() {
         return Err(Error::Conflict { conflicts });
     }
-    let swap = |edit: Edit| Edit { path: edit.path, before: edit.after, after: edit.before };
     let reason = format!("sandbox undo: back from {commit}");
     let moves = Move { old: Some(done.moves.new), new: back, reason, ..done.moves };
     let (base_before, base_after) = (done.base_after, done.base_before);
-    let edits = done.edits.into_iter().map(swap).collect();
+    let edits = done.edits.into_iter().map(Edit::reversed).collect();
     let own = done.own.filter(|_| done.kept > 0);
     let (index, not_indexed) = (None, Vec::new());
     let plan = Plan { moves, edits, base_before, base_after, index, not_indexed, kept: 0, own, ..done };
