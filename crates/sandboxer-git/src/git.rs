@@ -264,7 +264,7 @@ impl Git {
         if output.status.success() {
             return Ok(output.stdout);
         }
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        let said = complaint(&output.stderr);
         let why = if said.is_empty() { output.status.to_string() } else { said };
         Err(self.failed(std::io::Error::other(why)))
     }
@@ -277,6 +277,13 @@ impl Git {
     fn failed(&self, error: std::io::Error) -> Error {
         Error::io("run git on", &self.about, error)
     }
+}
+
+/// What git said as an error, without what it thinks of [`SETTINGS`], which are for older ones too.
+pub(crate) fn complaint(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let lines = said.lines().filter(|line| !line.starts_with("warning: core.fsyncObjectFiles "));
+    lines.collect::<Vec<_>>().join("\n").trim().to_owned()
 }
 
 #[cfg(test)]
@@ -315,6 +322,13 @@ mod tests {
         let error = Git::at(Place::Dir(dir.path())).args(["cat-file", "-p", "HEAD"]).output().unwrap_err();
         let cause = std::error::Error::source(&error).unwrap().to_string();
         assert!(cause.contains("not a git repository"), "{cause}");
+    }
+
+    #[test]
+    fn settings_of_ours_are_nobodys_trouble() {
+        let said =
+            b"warning: core.fsyncObjectFiles is deprecated; use core.fsync instead\nfatal: no\nhint: y\n";
+        assert_eq!(complaint(said), "fatal: no\nhint: y");
     }
 
     #[test]

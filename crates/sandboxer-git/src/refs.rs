@@ -15,7 +15,7 @@ use sandboxer_core::{Error, Result};
 use sandboxer_fs::durable::sync_dir;
 use serde::{Deserialize, Serialize};
 
-use crate::git::{Git, Place, Version};
+use crate::git::{Git, Place, Version, complaint};
 use crate::ledger::Ledger;
 use crate::oid::Oid;
 use crate::repository::Repository;
@@ -135,11 +135,11 @@ impl HeldRef {
     /// What a git that has failed said.
     fn last_words(&mut self) -> String {
         drop(self.child.stdin.take());
-        let mut said = String::new();
+        let mut said = Vec::new();
         if let Some(mut pipe) = self.child.stderr.take() {
-            let _ = pipe.read_to_string(&mut said);
+            let _ = pipe.read_to_end(&mut said);
         }
-        said.trim().to_owned()
+        complaint(&said)
     }
 }
 
@@ -353,6 +353,22 @@ pub fn check_branch_name(name: &str) -> Result<()> {
     }
     let hint = Some("letters, digits, `-`, `_`, `.` and `/` between them are fine".to_owned());
     Err(Error::Usage { message: format!("{name:?} cannot be the name of a branch"), hint })
+}
+
+/// Refuses a branch that another one leaves no room for: where there is `a`, there can be no `a/b`.
+pub fn refuse_crowded(repo: &Repository, name: &str) -> Result<()> {
+    let full = format!("refs/heads/{name}");
+    let above: Vec<&str> = full.match_indices('/').skip(2).map(|(end, _)| &full[..end]).collect();
+    let told = repo.git().args(["for-each-ref", "--format=%(refname)"]).args(&above).arg(&full).output()?;
+    let told = String::from_utf8_lossy(&told);
+    let below = format!("{full}/");
+    let in_the_way = |found: &&str| above.contains(found) || found.starts_with(&below);
+    let Some(found) = told.lines().find(in_the_way) else { return Ok(()) };
+    let other = found.trim_start_matches("refs/heads/");
+    Err(Error::Refused {
+        reason: format!("there can be no branch {name} beside the branch {other}"),
+        hint: Some("name another branch".to_owned()),
+    })
 }
 
 #[cfg(test)]

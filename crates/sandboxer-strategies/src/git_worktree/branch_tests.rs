@@ -264,3 +264,31 @@ fn entries_come_back_with_their_flags() {
     assert_eq!(scene.repo.git(&["diff", "--cached", "--name-only"]), "");
     scene.assert_tidy();
 }
+
+#[test]
+fn names_of_branches_are_taken_as_they_are_meant() {
+    let scene = Scene::new().open();
+    scene.inside().write("new", b"1\n");
+    scene.repo.git(&["branch", "a"]);
+    scene.repo.git(&["branch", "x/y/z"]);
+    for (name, other) in [("a/b", "a"), ("a/b/c", "a"), ("x/y", "x/y/z"), ("x", "x/y/z")] {
+        let told = refusal(scene.commit_as("op_1", &to(name)));
+        assert!(told.contains(&format!("no branch {name} beside the branch {other} ")), "{told}");
+    }
+    let revision = scene.commit_as("op_2", &to("refs/heads/x/yy")).unwrap().revision.unwrap();
+    assert_eq!(revision.branch.as_deref(), Some("x/yy"));
+    assert_eq!(scene.repo.git(&["rev-parse", "refs/heads/x/yy"]), revision.commit);
+    scene.assert_tidy();
+}
+
+#[test]
+fn a_target_that_is_gone_can_be_made_again() {
+    let scene = Scene::new().open();
+    scene.inside().write("new", b"1\n");
+    scene.repo.git(&["switch", "-qc", "other"]);
+    scene.repo.git(&["branch", "-qD", "main"]);
+    let told = refusal(scene.commit());
+    assert!(told.contains("`--to main`") && !told.contains("git switch"), "{told}");
+    scene.commit_as("op_2", &to("main")).unwrap();
+    assert_eq!(scene.repo.git(&["diff", "--name-only", "other", "main"]), "new");
+}

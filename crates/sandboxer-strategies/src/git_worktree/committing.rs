@@ -74,6 +74,8 @@ impl GitWorktree {
 
     /// Makes a commit ready; once more from the beginning where somebody who asks for no lock of ours has moved the branch meanwhile.
     fn prepare(&self, sandbox: &SandboxRef, home: &Path, request: &CommitRequest) -> Result<CommitResult> {
+        let branch = request.branch.as_deref().map(|branch| short(branch).to_owned());
+        let request = &CommitRequest { branch, ..request.clone() };
         let (lock, space, memory) = self.open_for_commit(home)?;
         let prepared = self.prepare_once(sandbox, (lock, space.as_ref(), &memory), request);
         let has_moved =
@@ -239,6 +241,7 @@ impl GitWorktree {
 
     fn check_branch(&self, memory: &Memory, branch: &str) -> Result<()> {
         refs::check_branch_name(branch)?;
+        refs::refuse_crowded(&memory.spec.repository, branch)?;
         let full = format!("refs/heads/{branch}");
         if !memory.spec.repository.is_checked_out(&full)? {
             return Ok(());
@@ -279,10 +282,16 @@ fn check_target(spec: &GitSpec) -> Result<()> {
     }
     let name = |branch: &Option<String>| branch.as_deref().map_or("no branch", short).to_owned();
     let (now, then) = (name(&head.branch), name(&spec.target));
-    let switch = spec.target.as_deref().map(|branch| format!("`git switch {}`, or ", short(branch)));
+    let way_back = match spec.target.as_deref() {
+        Some(branch) if spec.repository.branch_tip(branch)?.is_some() => {
+            format!("`git switch {then}`, or {to}")
+        }
+        Some(_) => format!("that branch is gone: `--to {then}` makes it again, with the work in it"),
+        None => to.to_owned(),
+    };
     Err(Error::Refused {
         reason: format!("the checkout is on {now} now, and the sandbox was made from {then}"),
-        hint: Some(format!("{}{to}", switch.unwrap_or_default())),
+        hint: Some(way_back),
     })
 }
 
