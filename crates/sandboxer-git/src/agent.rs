@@ -125,7 +125,7 @@ pub(crate) fn is_ref_name(name: &str) -> bool {
 }
 
 /// The stamp of the agent's index, to see later whether it was written; `None` where there is none.
-pub fn index_stamp(tree: &Root) -> Result<Option<Stamp>> {
+pub(crate) fn index_stamp(tree: &Root) -> Result<Option<Stamp>> {
     Ok(hostile::dir(tree, ".git").and_then(|git| git.stamp(b"index").ok().flatten()))
 }
 

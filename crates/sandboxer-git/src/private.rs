@@ -15,7 +15,7 @@ use crate::oid::{ObjectFormat, Oid};
 use crate::repository::Head;
 use crate::scratch::{alternates_text, write};
 
-pub use crate::agent::{Advance, Advanced, AgentHead, Edit, State, advance, index_stamp, read};
+pub use crate::agent::{Advance, Advanced, AgentHead, Edit, State, advance, read};
 
 /// How git tells by stat data whether a file is as in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

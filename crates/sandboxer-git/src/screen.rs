@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use sandboxer_core::model::RelPath;
+use sandboxer_fs::durable;
 use sandboxer_fs::filter::Screen;
 use sandboxer_fs::root::Root;
 use sandboxer_fs::stamp::Stamp;
@@ -194,34 +195,60 @@ impl<T: Tracked> Screen for GitScreen<T> {
 }
 
 /// The paths in the index of a sandbox's private repository, looked at when they are first asked for.
+///
+/// The index is the agent's, and seldom written between two questions: what git said of it is kept for as long as it is the same.
 #[derive(Debug)]
 pub struct PrivateIndex {
     tree: Arc<Root>,
     work: PathBuf,
     format: ObjectFormat,
-    seeded: Option<Stamp>,
     names: OnceLock<Arc<BTreeSet<RelPath>>>,
 }
 
+/// Where the paths are kept, after a line that says of which index.
+const NAMES: &str = "index-names";
+
 impl PrivateIndex {
-    /// For `tree`; `work` is a directory of ours; `seeded` is the stamp of the index as it was made, which holds nothing that is not in the base.
-    pub fn new(tree: Arc<Root>, work: PathBuf, format: ObjectFormat, seeded: Option<Stamp>) -> Self {
-        Self { tree, work, format, seeded, names: OnceLock::new() }
+    /// For `tree`; `work` is a directory of ours.
+    pub fn new(tree: Arc<Root>, work: PathBuf, format: ObjectFormat) -> Self {
+        Self { tree, work, format, names: OnceLock::new() }
     }
 
-    /// The paths; none where the index is as it was made, or cannot be read.
+    /// The paths; none where there is no index, or it cannot be read.
     pub fn names(&self) -> Arc<BTreeSet<RelPath>> {
         self.names.get_or_init(|| Arc::new(self.load())).clone()
     }
 
     fn load(&self) -> BTreeSet<RelPath> {
-        let now = agent::index_stamp(&self.tree).ok().flatten();
-        let untouched = matches!((&self.seeded, &now), (Some(then), Some(now)) if then.untouched(now));
-        if untouched || now.is_none() {
-            return BTreeSet::new();
+        let Ok(Some(stamp)) = agent::index_stamp(&self.tree) else { return BTreeSet::new() };
+        let title = title_of(&stamp);
+        if let Some(names) = self.kept(&title) {
+            return names;
         }
-        agent::indexed(&self.tree, &self.work, self.format).unwrap_or_default().into_iter().collect()
+        let names: BTreeSet<RelPath> =
+            agent::indexed(&self.tree, &self.work, self.format).unwrap_or_default().into_iter().collect();
+        if agent::index_stamp(&self.tree).is_ok_and(|now| now.is_some_and(|now| stamp.untouched(&now))) {
+            self.keep(&title, &names);
+        }
+        names
     }
+
+    fn kept(&self, title: &str) -> Option<BTreeSet<RelPath>> {
+        let text = std::fs::read(self.work.join(NAMES)).ok()?;
+        let names = text.strip_prefix(title.as_bytes())?;
+        Some(names.split(|b| *b == 0).filter_map(hostile::below).collect())
+    }
+
+    /// It only saves time: where it fails, git is asked again.
+    fn keep(&self, title: &str, names: &BTreeSet<RelPath>) {
+        let listed = names.iter().flat_map(|name| [name.as_bytes(), b"\0"].concat());
+        let text: Vec<u8> = title.bytes().chain(listed).collect();
+        let _ = durable::write_lazily(&self.work.join(NAMES), &text);
+    }
+}
+
+fn title_of(stamp: &Stamp) -> String {
+    format!("{} {} {} {}\n", stamp.ino, stamp.ctime, stamp.mtime, stamp.size)
 }
 
 /// The directory above `path`, not the top, that is a repository of its own which the base does not track.

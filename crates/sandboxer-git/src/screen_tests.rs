@@ -110,18 +110,23 @@ fn an_ignore_file_that_is_none_is_not_read_and_one_too_large_hides_nothing() {
 }
 
 #[test]
-fn the_private_index_counts_once_it_was_written() {
+fn the_private_index_counts_as_it_is_now() {
     let temp = tempfile::tempdir().unwrap();
     let tree = temp.path().join("tree");
     fixtures::repository(&tree, ObjectFormat::Sha1);
     let root = Arc::new(Root::open(&tree).unwrap());
-    let seeded = agent::index_stamp(&root).unwrap();
-    let names =
-        || PrivateIndex::new(root.clone(), temp.path().join("work"), ObjectFormat::Sha1, seeded).names();
-    assert!(names().is_empty());
+    let work = temp.path().join("work");
+    std::fs::create_dir(&work).unwrap();
+    let names = || PrivateIndex::new(root.clone(), work.clone(), ObjectFormat::Sha1).names();
+    assert!(!names().contains(&rel("forced.log")));
     fixtures::write(&tree, "forced.log", "x");
     git(&tree, &["add", "-f", "forced.log"]);
-    assert!(names().contains(&rel("forced.log")));
+    let listed = git(&tree, &["ls-files"]);
+    for _ in ["asked", "kept"] {
+        let found: Vec<String> = names().iter().map(ToString::to_string).collect();
+        assert_eq!(found, listed.lines().collect::<Vec<_>>());
+    }
+    assert!(work.join(NAMES).exists() && names().contains(&rel("forced.log")));
     std::fs::write(tree.join(".git/index"), "garbage").unwrap();
     assert!(names().is_empty());
 }

@@ -15,7 +15,7 @@ use sandboxer_git::index;
 use sandboxer_git::ledger::Ledger;
 use sandboxer_git::objects;
 use sandboxer_git::oid::Oid;
-use sandboxer_git::private::{self, Advance, Advanced, AgentHead};
+use sandboxer_git::private::{self, Advance, AgentHead};
 
 use super::making::tree_of;
 use super::spec::{GitSpec, Plan, place};
@@ -131,7 +131,7 @@ impl GitWorktree {
     /// Moves the branch inside along, if it is where the base was: what was committed is not a change any more. It is a convenience, and
     /// whatever is odd inside is left alone. Where commits that were kept are taken back, the branch inside still has them.
     pub(super) fn advance(&self, home: &Path, tree: &Root, plan: &Plan) -> Result<()> {
-        let mut spec = GitSpec::load(home)?;
+        let spec = GitSpec::load(home)?;
         let goes_to = plan.own.as_ref().filter(|_| plan.kept == 0).or(plan.base_after.as_ref());
         let (Some(to), Some(state)) = (goes_to, private::read(tree, spec.repository.format)?) else {
             return Ok(());
@@ -148,11 +148,7 @@ impl GitWorktree {
             to,
             edits: &index_between(&spec.ledger(home)?, plan.base_before.as_ref(), to)?,
         };
-        if private::advance(tree, &job)? == Advanced::Moved {
-            spec.index = private::index_stamp(tree)?;
-            spec.store(home)?;
-        }
-        Ok(())
+        private::advance(tree, &job).map(drop)
     }
 
     /// Keeps a copy's private repository as it was made.

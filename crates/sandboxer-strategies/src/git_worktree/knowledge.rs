@@ -96,7 +96,7 @@ impl View {
     /// Of the tree at `tree`, for the workspace at `home`.
     pub fn of(spec: &GitSpec, home: &Path, tree: &Path, base: InBase) -> Result<Self> {
         let tree = Arc::new(Root::open(tree)?);
-        let index = PrivateIndex::new(tree.clone(), place(home), spec.repository.format, spec.index);
+        let index = PrivateIndex::new(tree.clone(), place(home), spec.repository.format);
         let known = Known { base: base.clone(), index };
         Ok(Self { screen: GitScreen::new(tree.clone(), &excludes(spec)?, known), tree, base })
     }

@@ -148,8 +148,7 @@ impl GitWorktree {
             std::fs::create_dir(&dir).map_err(|e| Error::io("create directory", &dir, e))?;
             laid = sowing.sow(StatCheck::Minimal, &dir, &home, &Onto::Copy(&tree))?;
         }
-        let spec = GitSpec { index: private::index_stamp(&tree)?, ..sowing.spec.clone() };
-        spec.store_new(&home)?;
+        sowing.spec.store_new(&home)?;
         self.keep_seed(&home)?;
         if laid.is_empty() {
             return Ok(());
@@ -195,7 +194,6 @@ fn spec_of(checkout: &Checkout, wanted: &Wanted<'_>, resource: &Resource) -> Res
         has_target: base == checkout.head.commit,
         base,
         target: checkout.head.branch.clone(),
-        index: None,
         left: BTreeMap::new(),
     })
 }

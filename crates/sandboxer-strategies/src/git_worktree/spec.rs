@@ -7,7 +7,6 @@ use super::laying::Otherwise;
 use sandboxer_core::model::{CommitResult, OpId, RelPath};
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::durable;
-use sandboxer_fs::stamp::Stamp;
 use sandboxer_git::index::{Flag, IndexEdit, NewIndex};
 use sandboxer_git::ledger::Ledger;
 use sandboxer_git::oid::Oid;
@@ -29,9 +28,6 @@ pub struct GitSpec {
     pub target: Option<String>,
     /// Whether commits can go there at all: not where the files are those of another commit.
     pub has_target: bool,
-    /// The index inside as it was made.
-    #[serde(default)]
-    pub index: Option<Stamp>,
     /// The commits that were left on branches besides the target, by the branches' full names.
     #[serde(default)]
     pub left: BTreeMap<String, Oid>,

@@ -95,3 +95,14 @@ fn a_file_does_not_take_the_place_of_ignored_files() {
     assert!(told.iter().any(|text| text.contains("p.o")), "{told:?}");
     assert_eq!(scene.repo.read("dir/p.o"), b"ignored\n");
 }
+
+#[test]
+fn what_is_staged_is_shown_though_it_is_ignored() {
+    [Scene::new(), Scene::copied()].into_iter().for_each(|scene| {
+        scene.repo.git(&["add", "-f", "out/cache"]);
+        let scene = scene.open();
+        scene.inside().write("out/cache", b"changed\n");
+        scene.inside().write("out/other", b"ignored\n");
+        assert_eq!(scene.diff(), ["Modified out/cache"]);
+    });
+}
