@@ -42,11 +42,29 @@ impl Rules {
     }
 }
 
-/// Where the attributes of a sandbox's files come from.
-#[derive(Debug)]
+/// Where `.gitattributes` are read.
+pub trait AttributeFiles {
+    /// The content of the file at `path`; nothing where there is none, or what is there is no file.
+    fn read(&self, path: &RelPath) -> Result<Option<Vec<u8>>>;
+}
+
+/// The files of a tree, as they are now.
+impl AttributeFiles for Root {
+    fn read(&self, path: &RelPath) -> Result<Option<Vec<u8>>> {
+        match hostile::read(self, path, ATTRIBUTES_LIMIT) {
+            Found::Whole(content) => Ok(Some(content)),
+            Found::Nothing => Ok(None),
+            Found::Unreadable => {
+                Err(Error::refused(format!("{path} cannot be read, or is larger than 1 MiB")))
+            }
+        }
+    }
+}
+
+/// What the attributes of files are found out from.
 pub struct Attributes<'a> {
-    /// The sandbox's tree.
-    pub tree: &'a Root,
+    /// Where `.gitattributes` are read.
+    pub files: &'a dyn AttributeFiles,
     /// A directory of ours for what is needed meanwhile.
     pub work: &'a Path,
     /// The original's objects.
@@ -114,13 +132,8 @@ impl Attributes<'_> {
         let places = std::iter::once(top).chain(dirs.iter().map(|dir| dir.join(b".gitattributes")));
         let mut files = Vec::new();
         for place in places {
-            match hostile::read(self.tree, &place, ATTRIBUTES_LIMIT) {
-                Found::Whole(content) => files.push((place, content)),
-                Found::Nothing => {}
-                Found::Unreadable => {
-                    return Err(Error::refused(format!("{place} cannot be read, or is larger than 1 MiB")));
-                }
-            }
+            let content = self.files.read(&place)?;
+            files.extend(content.map(|content| (place, content)));
         }
         Ok(files)
     }

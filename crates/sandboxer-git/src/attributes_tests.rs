@@ -23,7 +23,7 @@ impl Case {
     fn with<T>(&self, autocrlf: Option<&str>, ask: impl FnOnce(&Attributes<'_>) -> T) -> T {
         let objects = self.tree.join(".git/objects");
         ask(&Attributes {
-            tree: &self.root,
+            files: &self.root,
             work: self.temp.path(),
             objects: &objects,
             format: SHA1,

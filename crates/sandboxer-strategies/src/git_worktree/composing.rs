@@ -19,6 +19,7 @@ use sandboxer_git::quarantine::{self, AgentCommit, Quarantine};
 use sandboxer_git::refs::Move;
 
 use super::GitWorktree;
+use super::attributing::AsCommitted;
 use super::blocked::Blocked;
 use super::changes::{Source, paths_of};
 use super::knowledge::{Conversions, Facts, Memory, WorkTree};
@@ -51,7 +52,8 @@ impl GitWorktree {
         let standing = Facts::of(spec, &memory.ledger, memory.tip.as_ref(), &paths)?;
         let work = WorkTree { root: &pair.original, spec, home, file_mode };
         let blocked = Blocked::of(memory, onto.files.as_ref(), &facts, !is_branch, &journal.entries)?;
-        let attributes = conversions.within(&pair.copy);
+        let files = AsCommitted::of(journal, &memory.ledger, onto.files.as_ref());
+        let attributes = conversions.within(&files);
         let on_conflict = request.on_conflict;
         // Files of another commit have nothing of the user's in them.
         let user = spec.has_target.then_some((&standing, work));

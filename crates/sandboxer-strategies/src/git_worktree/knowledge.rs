@@ -14,7 +14,7 @@ use sandboxer_fs::filter::Screen;
 use sandboxer_fs::hash::ContentHash;
 use sandboxer_fs::root::{Root, stamp_of_fd};
 use sandboxer_fs::space::History;
-use sandboxer_git::attributes::{self, Attributes};
+use sandboxer_git::attributes::{self, AttributeFiles, Attributes};
 use sandboxer_git::index::{self, IndexEntry};
 use sandboxer_git::ledger::Ledger;
 use sandboxer_git::objects::{self, TreeEntry, Trees};
@@ -275,10 +275,10 @@ impl Conversions {
         self.settings.file_mode
     }
 
-    /// For the files of `tree`.
-    pub fn within<'a>(&'a self, tree: &'a Root) -> Attributes<'a> {
+    /// By the `.gitattributes` of `files`.
+    pub fn within<'a>(&'a self, files: &'a dyn AttributeFiles) -> Attributes<'a> {
         Attributes {
-            tree,
+            files,
             work: &self.work,
             objects: &self.objects,
             format: self.format,

@@ -5,6 +5,7 @@
 //! it from what the engine has staged, [`composing`] and [`committing`] make it ready, and [`sequel`] carries it out within the engine's own commit.
 
 mod about;
+mod attributing;
 mod blocked;
 mod changes;
 mod committing;

@@ -1,6 +1,6 @@
 //! What a difference of a checkout shows: what was done in the sandbox, whatever became of the checkout meanwhile.
 
-use sandboxer_core::model::{DiffEntry, RelPath};
+use sandboxer_core::model::{CommitRequest, DiffEntry, RelPath};
 
 use super::knowledge::recalled;
 use super::tests::Scene;
@@ -105,4 +105,35 @@ fn what_is_staged_is_shown_though_it_is_ignored() {
         scene.inside().write("out/other", b"ignored\n");
         assert_eq!(scene.diff(), ["Modified out/cache"]);
     });
+}
+
+#[test]
+fn attributes_count_once_they_are_committed() {
+    [Scene::new(), Scene::copied()].into_iter().for_each(|scene| {
+        scene.repo.write("dir/.gitattributes", b"*.txt text\n");
+        scene.repo.commit_all("two");
+        let scene = scene.open();
+        let inside = scene.inside();
+        inside.write(".gitattributes", b"f working-tree-encoding=UTF-16LE\n");
+        inside.write("f", b"h\0i\0");
+        // Taken away in the sandbox, but not in the commit.
+        std::fs::remove_file(inside.path().join("dir/.gitattributes")).unwrap();
+        inside.write("dir/x.txt", b"x\r\n");
+        let some = |paths: &[&str]| CommitRequest {
+            paths: paths.iter().map(|path| RelPath::parse(path).unwrap()).collect(),
+            ..CommitRequest::default()
+        };
+        scene.commit_as("op_1", &some(&["f", "dir/x.txt"])).unwrap();
+        assert_eq!(blob(&scene, "f"), b"h\0i\0");
+        assert_eq!(blob(&scene, "dir/x.txt"), b"x\n");
+        inside.write("f", b"h\0o\0");
+        inside.write("dir/x.txt", b"y\r\n");
+        scene.commit_as("op_2", &CommitRequest::default()).unwrap();
+        assert_eq!(blob(&scene, "f"), b"ho");
+        assert_eq!(blob(&scene, "dir/x.txt"), b"y\r\n");
+    });
+}
+
+fn blob(scene: &Scene, path: &str) -> Vec<u8> {
+    scene.repo.command(&["cat-file", "blob", &format!("HEAD:{path}")]).output().unwrap().stdout
 }
