@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sandboxer_core::Result;
 
@@ -35,11 +35,12 @@ impl FileSettings {
         let told = Git::asking(Place::Dir(&repository.git_dir)).args(["config", "-z", "--list"]).output()?;
         let settings = parse(&told);
         let get = |key: &str| settings.get(key).cloned();
+        let work_tree = &repository.work_tree;
         Ok(Self {
-            excludes: content_of(get("core.excludesfile"), "ignore"),
-            attributes: content_of(get("core.attributesfile"), "attributes"),
-            ignore_case: get("core.ignorecase").as_deref() == Some("true"),
-            file_mode: get("core.filemode").as_deref() != Some("false"),
+            excludes: content_of(get("core.excludesfile"), "ignore", work_tree),
+            attributes: content_of(get("core.attributesfile"), "attributes", work_tree),
+            ignore_case: get("core.ignorecase").is_some_and(|value| is_true(&value)),
+            file_mode: get("core.filemode").is_none_or(|value| is_true(&value)),
             autocrlf: get("core.autocrlf"),
             eol: get("core.eol"),
         })
@@ -51,7 +52,7 @@ pub fn to_pass_on(repository: &Repository) -> Result<Vec<OsString>> {
     let told = Git::asking(Place::Dir(&repository.git_dir)).args(["config", "-z", "--list"]).output()?;
     let settings = parse(&told);
     let mut passed = Vec::new();
-    let excludes = file_of(settings.get("core.excludesfile").cloned(), "ignore");
+    let excludes = file_of(settings.get("core.excludesfile").cloned(), "ignore", &repository.work_tree);
     passed.extend(excludes.map(|path| setting("core.excludesFile", path.as_os_str())));
     for key in ["core.autocrlf", "core.eol"] {
         passed.extend(settings.get(key).map(|value| setting(key, value.as_ref())));
@@ -79,17 +80,24 @@ fn parse(told: &[u8]) -> BTreeMap<String, String> {
 }
 
 /// The content of the file that is configured, or of the one called `name` where git looks by itself; nothing where there is none.
-fn content_of(configured: Option<String>, name: &str) -> Vec<u8> {
-    let path = file_of(configured, name);
+fn content_of(configured: Option<String>, name: &str, work_tree: &Path) -> Vec<u8> {
+    let path = file_of(configured, name, work_tree);
     let small = |path: &PathBuf| path.metadata().is_ok_and(|found| found.is_file() && found.len() <= LIMIT);
     path.filter(small).and_then(|path| std::fs::read(path).ok()).unwrap_or_default()
 }
 
-fn file_of(configured: Option<String>, name: &str) -> Option<PathBuf> {
+/// To git, which works there, a path is relative to the work tree.
+fn file_of(configured: Option<String>, name: &str, work_tree: &Path) -> Option<PathBuf> {
     match configured {
-        Some(path) => expanded(&path),
+        Some(path) => expanded(&path).map(|path| work_tree.join(path)),
         None => configuration_dir().map(|dir| dir.join("git").join(name)),
     }
+}
+
+/// As git reads a boolean.
+fn is_true(value: &str) -> bool {
+    let is = |word: &&str| value.eq_ignore_ascii_case(word);
+    ["true", "yes", "on"].iter().any(|word| is(word)) || value.parse::<i64>().is_ok_and(|number| number != 0)
 }
 
 fn configuration_dir() -> Option<PathBuf> {
@@ -131,6 +139,18 @@ mod tests {
         let settings = FileSettings::of(&repository).unwrap();
         assert_eq!(settings.excludes, b"*.o\n");
         assert_eq!(settings.autocrlf.as_deref(), Some("input"));
-        assert_eq!(content_of(Some("/nonexistent/x".to_owned()), "ignore"), b"");
+        assert_eq!(content_of(Some("/nonexistent/x".to_owned()), "ignore", dir.path()), b"");
+        let set = |key, value| Git::at(Place::Dir(&git_dir)).args(["config", key, value]).output().unwrap();
+        // Relative to the work tree, whatever git was started in.
+        set("core.excludesFile", "rules");
+        set("core.attributesFile", "rules");
+        let told = to_pass_on(&repository).unwrap();
+        assert_eq!(told[0], setting("core.excludesFile", repository.work_tree.join("rules").as_os_str()));
+        for (value, meant) in [("Yes", true), ("on", true), ("1", true), ("off", false), ("0", false)] {
+            set("core.ignoreCase", value);
+            let settings = FileSettings::of(&repository).unwrap();
+            assert_eq!(settings.ignore_case, meant, "{value}");
+            assert_eq!((settings.excludes, settings.attributes), (b"*.o\n".to_vec(), b"*.o\n".to_vec()));
+        }
     }
 }
