@@ -14,6 +14,7 @@ use sandboxer_fs::root::Root;
 
 use crate::git::Git;
 use crate::hostile::{self, Found};
+use crate::objects::answer;
 use crate::oid::{ObjectFormat, Oid};
 use crate::scratch::{Scratch, write};
 use crate::screen::names_git;
@@ -58,6 +59,24 @@ impl AttributeFiles for Root {
                 Err(Error::refused(format!("{path} cannot be read, or is larger than 1 MiB")))
             }
         }
+    }
+}
+
+/// A file that becomes a blob.
+#[derive(Clone, Copy, Debug)]
+pub struct ToStore<'a> {
+    /// Where it is.
+    pub path: &'a RelPath,
+    /// What it holds.
+    pub content: &'a [u8],
+    /// The blob that is there so far.
+    pub before: Option<&'a Oid>,
+}
+
+impl ToStore<'_> {
+    fn index_info(&self) -> Option<Vec<u8>> {
+        let before = self.before?;
+        Some([format!("100644 {before}\t").as_bytes(), self.path.as_bytes(), b"\0"].concat())
     }
 }
 
@@ -106,22 +125,35 @@ impl Attributes<'_> {
 
     /// What git would store of `content` at `path`; `before` is the blob that is at this path so far.
     pub fn stored(&self, path: &RelPath, content: &[u8], before: Option<&Oid>) -> Result<Vec<u8>> {
-        if names_git(path) {
-            return Err(Error::refused(format!("{path} is a name that git does not track")));
+        let one = self.convert(&[ToStore { path, content, before }]).map_err(|e| not_converted(path, e))?;
+        one.into_iter().next().ok_or_else(|| Error::refused(format!("git stores nothing of {path}")))
+    }
+
+    /// The same of several files of one commit, by as many calls of git as for one.
+    pub fn stored_all(&self, files: &[ToStore<'_>]) -> Result<Vec<Vec<u8>>> {
+        if files.is_empty() {
+            return Ok(Vec::new());
         }
-        let desk = Desk::set(self, &self.files_above(std::slice::from_ref(path))?)?;
-        desk.put(path, content)?;
-        if let Some(before) = before {
-            // Line ends that are in the repository already are left as they are.
-            let line = [format!("100644 {before}\t").as_bytes(), path.as_bytes(), b"\0"].concat();
-            desk.git().args(["update-index", "-z", "--index-info"]).feed(&line)?;
+        // One by one it shows whose fault it is.
+        let one_by_one = |_| files.iter().map(|f| self.stored(f.path, f.content, f.before)).collect();
+        self.convert(files).or_else(one_by_one)
+    }
+
+    fn convert(&self, files: &[ToStore<'_>]) -> Result<Vec<Vec<u8>>> {
+        if let Some(file) = files.iter().find(|file| names_git(file.path)) {
+            return Err(Error::refused(format!("{} is a name that git does not track", file.path)));
         }
-        let name = [path.as_bytes(), b"\0"].concat();
-        let added = desk.git().args(["update-index", "--add", "-z", "--stdin"]).feed(&name);
-        added.map_err(|e| not_converted(path, &e))?;
-        let listed = desk.git().args(["ls-files", "-s", "-z"]).output()?;
-        let oid = listed.split(|b| *b == b' ').nth(1).map(String::from_utf8_lossy).unwrap_or_default();
-        desk.git().args(["cat-file", "blob", oid.parse::<Oid>()?.as_str()]).output()
+        let paths: Vec<RelPath> = files.iter().map(|file| file.path.clone()).collect();
+        let desk = Desk::set(self, &self.files_above(&paths)?)?;
+        files.iter().try_for_each(|file| desk.put(file.path, file.content))?;
+        // Line ends that are in the repository already are left as they are.
+        let before: Vec<u8> = files.iter().filter_map(ToStore::index_info).flatten().collect();
+        if !before.is_empty() {
+            desk.git().args(["update-index", "-z", "--index-info"]).feed(&before)?;
+        }
+        let names: Vec<u8> = paths.iter().flat_map(|path| [path.as_bytes(), b"\0"].concat()).collect();
+        desk.git().args(["update-index", "--add", "-z", "--stdin"]).feed(&names)?;
+        desk.blobs(&paths)
     }
 
     /// The `.gitattributes` of the directories above `paths`.
@@ -167,8 +199,12 @@ impl Attributes<'_> {
     }
 }
 
-fn not_converted(path: &RelPath, error: &Error) -> Error {
-    let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+/// What git could not do is the fault of the attributes; what was refused before it was asked is told as it is.
+fn not_converted(path: &RelPath, error: Error) -> Error {
+    if matches!(error, Error::Refused { .. }) {
+        return error;
+    }
+    let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
     Error::Refused {
         reason: format!("git cannot convert {path} as its attributes ask: {cause}"),
         hint: Some("look at `working-tree-encoding` and `eol` in .gitattributes".to_owned()),
@@ -205,6 +241,27 @@ impl Desk {
         let path = self.files.join(path.as_path());
         make_dirs(path.parent().unwrap_or(&self.files))?;
         write(&path, content)
+    }
+
+    /// What the index has at these paths, in this order.
+    fn blobs(&self, paths: &[RelPath]) -> Result<Vec<Vec<u8>>> {
+        let listed = self.git().args(["ls-files", "-s", "-z"]).output()?;
+        let rows = listed.split(|b| *b == 0).filter_map(|row| {
+            let tab = row.iter().position(|b| *b == b'\t')?;
+            Some((&row[tab + 1..], row[..tab].split(|b| *b == b' ').nth(1)?))
+        });
+        let rows: BTreeMap<&[u8], &[u8]> = rows.collect();
+        let failed = |e| Error::io("read objects of", self.scratch.dir(), e);
+        let unknown = || failed(std::io::ErrorKind::InvalidData.into());
+        let mut asked = Vec::new();
+        for path in paths {
+            asked.extend_from_slice(rows.get(path.as_bytes()).ok_or_else(unknown)?);
+            asked.push(b'\n');
+        }
+        let told = self.git().args(["cat-file", "--batch"]).feed(&asked)?;
+        let mut told = told.as_slice();
+        let blob = |_| answer(&mut told).map_err(failed)?.map(|object| object.content).ok_or_else(unknown);
+        paths.iter().map(blob).collect()
     }
 
     fn git(&self) -> Git {

@@ -165,3 +165,27 @@ fn lfs_pointers_are_known() {
     assert!(!is_lfs_pointer(b"version https://git-lfs.github.com/spec/v1\n"));
     assert!(!is_lfs_pointer(&[pointer.as_bytes(), &[b'x'; 2000]].concat()));
 }
+
+#[test]
+fn several_files_become_what_each_becomes() {
+    let case = Case::new();
+    fixtures::write(&case.tree, ".gitattributes", "* text=auto\n");
+    fixtures::write(&case.tree, "sub/.gitattributes", "*.utf working-tree-encoding=UTF-16LE\n");
+    fixtures::write(&case.tree, "kept", "a\r\n");
+    git(&case.tree, &["-c", "core.autocrlf=false", "hash-object", "-w", "--no-filters", "kept"]);
+    let blob = SHA1.blob(b"a\r\n");
+    let files: [(RelPath, &[u8], Option<&Oid>); 4] = [
+        (rel("z"), b"z\r\n", None),
+        (rel("sub/x.utf"), b"h\0i\0", None),
+        (rel("kept"), b"b\r\n", Some(&blob)),
+        (RelPath::from_bytes(b"\xff\n\"odd").unwrap(), b"o\r\n", None),
+    ];
+    let asked: Vec<ToStore<'_>> =
+        files.iter().map(|(path, content, before)| ToStore { path, content, before: *before }).collect();
+    let stored = case.with(None, |attributes| attributes.stored_all(&asked).unwrap());
+    assert_eq!(stored, [b"z\n".as_slice(), b"hi", b"b\r\n", b"o\n"]);
+    let odd = rel("sub/odd.utf");
+    let asked = [asked[0], ToStore { path: &odd, content: b"odd", before: None }];
+    let error = case.with(None, |attributes| attributes.stored_all(&asked).unwrap_err());
+    assert!(error.to_string().contains("sub/odd.utf"), "{error}");
+}

@@ -105,14 +105,14 @@ pub fn is_ancestor(ledger: &Ledger, old: &Oid, new: &Oid) -> Result<bool> {
 }
 
 /// An object as `cat-file --batch` gives it.
-struct Object {
+pub(crate) struct Object {
     oid: String,
-    kind: String,
-    content: Vec<u8>,
+    pub(crate) kind: String,
+    pub(crate) content: Vec<u8>,
 }
 
 /// Reads one answer of `cat-file --batch`; `None` where there is no such object.
-fn answer(from: &mut impl BufRead) -> std::io::Result<Option<Object>> {
+pub(crate) fn answer(from: &mut impl BufRead) -> std::io::Result<Option<Object>> {
     let mut head = String::new();
     from.read_line(&mut head)?;
     let words: Vec<&str> = head.split_ascii_whitespace().collect();
@@ -173,6 +173,16 @@ impl Trees {
     pub fn entry(&mut self, path: &RelPath) -> Result<Option<TreeEntry>> {
         let names = self.names(path.parent().as_ref())?;
         Ok(names.and_then(|names| names.get(path.name()).cloned()))
+    }
+
+    /// The content of a blob, by the same git.
+    pub fn blob(&mut self, oid: &Oid) -> Result<Vec<u8>> {
+        let told = self.ask(oid.as_str()).map_err(|e| Error::io("read objects of", &self.store, e))?;
+        match told {
+            Some(object) if object.kind == "blob" => Ok(object.content),
+            Some(object) => Err(self.damaged(format!("{oid} is a {}, not a blob", object.kind))),
+            None => Err(self.damaged(format!("there is no object {oid}"))),
+        }
     }
 
     fn tree(&mut self, oid: &Oid) -> Result<Arc<Names>> {
@@ -289,6 +299,8 @@ mod tests {
             assert!(trees.names(Some(&rel(none))).unwrap().is_none(), "{none}");
         }
         assert_eq!(trees.entry(&rel("a")).unwrap().unwrap().oid, checkout.oid("HEAD:a"));
+        assert_eq!(trees.blob(&checkout.oid("HEAD:deep/er/file")).unwrap(), b"deep");
+        assert!(trees.blob(&checkout.oid("HEAD")).is_err());
         assert!(Trees::of(&ledger, &ObjectFormat::Sha1.blob(b"no such commit")).is_err());
     }
 

@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use sandboxer_core::model::{DiffEntry, DiffKind, Node, NodeType, RelPath};
 use sandboxer_core::{Error, Result};
 
-use super::recall::{merges, recall};
+use super::recall::recall;
 use super::{Candidate, Comparison, Delta, Links, Plan, Seen, flags_of};
 use crate::commit::LABELS;
 use crate::copy;
@@ -62,7 +62,7 @@ fn describe(
         None => None,
     };
     let marked = seen.as_ref().is_some_and(|seen| has_markers(seen, buffer));
-    let (base, recalled) = recall(comparison, &path, base, buffer)?;
+    let base = recall(comparison, &path, base, buffer)?;
     let old_hash = base.as_ref().and_then(|b| base_hash(comparison.original, &path, b, buffer));
     let Some(kind) = kind_of(base.as_ref(), seen.as_ref(), old_hash) else { return Ok(None) };
     let mut entry = DiffEntry::new(path, kind);
@@ -75,8 +75,7 @@ fn describe(
     if marked {
         entry.flags.push("conflict markers".to_owned());
     }
-    entry.moved = original_moved(comparison.original, &entry.path, base.as_ref(), buffer)?.is_some()
-        && !merges(comparison, &entry, recalled.as_deref())?;
+    entry.moved = original_moved(comparison.original, &entry.path, base.as_ref(), buffer)?.is_some();
     // What was read is remembered: staging may link to the original, which moves its stamp and nothing else.
     let base = base.map(|b| Entry { hash: old_hash, ..b });
     Ok(Some(Delta { entry, base, now: seen, plan: Plan::default() }))

@@ -129,6 +129,7 @@ pub fn differences(comparison: &Comparison<'_>) -> Result<Differences> {
     let Scan { candidates, mut links } = comparison.base.scan(comparison)?;
     let mut deltas = describe::describe_all(comparison, candidates, &links)?;
     deltas.sort_by(|a, b| a.entry.path.cmp(&b.entry.path));
+    recall::settle_moved(comparison, &mut deltas)?;
     settle_links(&mut links, |path| deltas.binary_search_by(|d| d.entry.path.cmp(path)).is_ok());
     let staying = staying::take(comparison, &mut deltas)?;
     Ok(Differences { deltas: renames::pair(deltas), links, staying })

@@ -5,12 +5,13 @@
 use sandboxer_core::Result;
 use sandboxer_core::model::{DiffEntry, DiffKind, NodeType, RelPath};
 
-use super::{Comparison, original_moved};
+use super::{Comparison, Delta, original_moved};
 use crate::commit::{LABELS, LARGEST, read_file};
 use crate::hash::ContentHash;
 use crate::manifest::Entry;
 use crate::merge;
 use crate::patch;
+use crate::space::History;
 use crate::stamp::Stamp;
 
 /// The base at `path` with its content, where the original has moved and its history has what can be the base; else as it is.
@@ -19,44 +20,61 @@ pub fn recall(
     path: &RelPath,
     base: Option<Entry>,
     buffer: &mut Vec<u8>,
-) -> Result<(Option<Entry>, Option<Vec<u8>>)> {
-    let (Some(history), Some(entry)) = (comparison.history, &base) else { return Ok((base, None)) };
-    let Some(stamp) = entry.base.filter(Stamp::is_file) else { return Ok((base, None)) };
+) -> Result<Option<Entry>> {
+    let (Some(history), Some(entry)) = (comparison.history, &base) else { return Ok(base) };
+    let Some(stamp) = entry.base.filter(Stamp::is_file) else { return Ok(base) };
     if original_moved(comparison.original, path, Some(entry), buffer)?.is_none() {
-        return Ok((base, None));
+        return Ok(base);
     }
-    let Some(content) = history.base(path)? else { return Ok((base, None)) };
+    let Some(content) = history.base(path)? else { return Ok(base) };
     let (hash, size) = (ContentHash::of(&content), content.len() as u64);
     let can_be = match entry.hash {
         Some(known) => known == hash,
         None => !stamp.is_known() || stamp.size == size,
     };
     if !can_be {
-        return Ok((base, None));
+        return Ok(base);
     }
     history.keep(hash, &content)?;
-    let entry = Entry { base: Some(Stamp { size, ..stamp }), hash: Some(hash), ..entry.clone() };
-    Ok((Some(entry), Some(content)))
+    Ok(Some(Entry { base: Some(Stamp { size, ..stamp }), hash: Some(hash), ..entry.clone() }))
 }
 
-/// Whether a commit of `entry` goes together with what the original has now, unasked.
-pub fn merges(comparison: &Comparison<'_>, entry: &DiffEntry, base: Option<&[u8]>) -> Result<bool> {
-    let (Some(history), Some(base)) = (comparison.history, base) else { return Ok(false) };
+/// Tells which of the deltas that the original has moved under go together with what it has now, unasked.
+pub fn settle_moved(comparison: &Comparison<'_>, deltas: &mut [Delta]) -> Result<()> {
+    let Some(history) = comparison.history else { return Ok(()) };
+    let asked: Vec<usize> = (0..deltas.len()).filter(|at| may_merge(&deltas[*at])).collect();
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let entries: Vec<DiffEntry> = asked.iter().map(|at| deltas[*at].entry.clone()).collect();
+    for (at, way) in asked.into_iter().zip(history.in_the_way(&entries)?) {
+        let delta = &mut deltas[at];
+        delta.entry.moved = way.is_some() || !merges(comparison, history, delta)?;
+    }
+    Ok(())
+}
+
+fn may_merge(delta: &Delta) -> bool {
+    let entry = &delta.entry;
     let is_text = entry.new.as_ref().is_some_and(|n| n.node_type == NodeType::File && n.size <= LARGEST);
-    if !is_text || entry.binary || !matches!(entry.kind, DiffKind::Modified | DiffKind::Metadata) {
-        return Ok(false);
-    }
+    let is_change = matches!(entry.kind, DiffKind::Modified | DiffKind::Metadata);
+    entry.moved && is_text && is_change && !entry.binary
+}
+
+/// Whether both sides' changes since the base, where that is known, can be made.
+fn merges(comparison: &Comparison<'_>, history: &dyn History, delta: &Delta) -> Result<bool> {
+    let path = &delta.entry.path;
     let is_small = |stamp: Stamp| stamp.is_file() && stamp.size <= LARGEST;
-    if !comparison.original.stamp(&entry.path)?.is_some_and(is_small) {
+    if !comparison.original.stamp(path)?.is_some_and(is_small) {
         return Ok(false);
     }
-    if history.in_the_way(std::slice::from_ref(entry))?.iter().any(Option::is_some) {
-        return Ok(false);
-    }
-    let read = |root| read_file(root, &entry.path).ok().flatten().map(|(content, _)| content);
-    let (Some(ours), Some(theirs)) = (read(comparison.original), read(comparison.copy)) else {
+    let known = delta.base.as_ref().and_then(|base| base.hash);
+    let base = history.base(path)?.filter(|content| known == Some(ContentHash::of(content)));
+    let read = |root| read_file(root, path).ok().flatten().map(|(content, _)| content);
+    let (Some(base), Some(ours), Some(theirs)) = (base, read(comparison.original), read(comparison.copy))
+    else {
         return Ok(false);
     };
-    let is_binary = [base, &ours, &theirs].iter().any(|text| patch::is_binary(text));
-    Ok(!is_binary && merge::merge(base, &ours, &theirs, &LABELS).conflicts.is_empty())
+    let is_binary = [&base, &ours, &theirs].iter().any(|text| patch::is_binary(text));
+    Ok(!is_binary && merge::merge(&base, &ours, &theirs, &LABELS).conflicts.is_empty())
 }

@@ -14,24 +14,22 @@ use sandboxer_fs::content::read_all;
 use sandboxer_fs::root::{Root, stamp_of_fd};
 use sandboxer_git::attributes::AttributeFiles;
 use sandboxer_git::ledger::Ledger;
-use sandboxer_git::objects;
 use sandboxer_git::oid::Oid;
 
-use super::knowledge::{FILE, InBase, PROGRAM};
+use super::knowledge::InBase;
 
 /// Files as a commit under way will have them.
 pub struct AsCommitted<'a> {
     stage: &'a std::path::Path,
     /// The names on the stage of what it puts in place; none for what it takes away.
     changed: BTreeMap<&'a RelPath, Option<&'a str>>,
-    ledger: &'a Ledger,
     before: InBase,
     read: Mutex<HashMap<RelPath, Option<Vec<u8>>>>,
 }
 
 impl<'a> AsCommitted<'a> {
     /// What `journal` does to the files of `before`.
-    pub fn of(journal: &'a Journal, ledger: &'a Ledger, before: Option<&Oid>) -> Self {
+    pub fn of(journal: &'a Journal, ledger: &Ledger, before: Option<&Oid>) -> Self {
         let mut changed = BTreeMap::new();
         for step in &journal.steps {
             match step {
@@ -41,14 +39,14 @@ impl<'a> AsCommitted<'a> {
             }
         }
         let before = InBase::of(ledger, before);
-        Self { stage: &journal.stage, changed, ledger, before, read: Mutex::default() }
+        Self { stage: &journal.stage, changed, before, read: Mutex::default() }
     }
 
     fn look(&self, path: &RelPath) -> Result<Option<Vec<u8>>> {
         match self.changed.get(path) {
             Some(Some(staged)) => self.staged(staged),
             Some(None) => Ok(None),
-            None => self.committed(path),
+            None => self.before.content(path),
         }
     }
 
@@ -62,12 +60,6 @@ impl<'a> AsCommitted<'a> {
         let failed = |e: std::io::Error| Error::io("read", stage.shown(name.as_bytes()), e);
         let size = stamp_of_fd(&fd).map_err(|e| failed(e.into()))?.size;
         read_all(fd, size).map(Some).map_err(failed)
-    }
-
-    fn committed(&self, path: &RelPath) -> Result<Option<Vec<u8>>> {
-        let entry = self.before.entry(path)?.filter(|entry| matches!(entry.mode, FILE | PROGRAM));
-        let Some(entry) = entry else { return Ok(None) };
-        Ok(objects::read_blobs(self.ledger, &[entry.oid])?.pop())
     }
 }
 

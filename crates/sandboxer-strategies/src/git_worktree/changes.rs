@@ -13,7 +13,7 @@ use sandboxer_fs::merge;
 use sandboxer_fs::patch;
 use sandboxer_fs::root::{Root, stamp_of_fd};
 use sandboxer_fs::space::History;
-use sandboxer_git::attributes::{Attributes, Rules, is_lfs_pointer};
+use sandboxer_git::attributes::{Attributes, Rules, ToStore, is_lfs_pointer};
 use sandboxer_git::import::{Content, FileChange};
 use sandboxer_git::objects;
 
@@ -91,6 +91,7 @@ impl Source<'_> {
         let staged = self.staged();
         let rules = self.attributes.of(&self.put_paths())?;
         self.refuse_filtered(&rules, &staged)?;
+        let stored = self.stored(&rules, &staged)?;
         let (mut changes, mut conflicts) = (Vec::new(), Vec::new());
         for entry in &self.journal.entries {
             let found = match self.blocked.conflict(entry) {
@@ -98,7 +99,7 @@ impl Source<'_> {
                 None => self.standing(entry)?,
             };
             match found {
-                Ok(standing) => match self.change(entry, &staged, &rules, standing)? {
+                Ok(standing) => match self.change(entry, &staged, &stored, standing)? {
                     Ok(more) => changes.extend(more),
                     Err(conflict) => conflicts.push(conflict),
                 },
@@ -155,7 +156,7 @@ impl Source<'_> {
         &self,
         entry: &DiffEntry,
         staged: &BTreeMap<&RelPath, &str>,
-        rules: &BTreeMap<RelPath, Rules>,
+        stored: &BTreeMap<&RelPath, Vec<u8>>,
         standing: Standing,
     ) -> Result<Result<Vec<FileChange>, Conflict>> {
         let mut changes = Vec::new();
@@ -176,7 +177,10 @@ impl Source<'_> {
             }));
             return Ok(Ok(changes));
         }
-        let mut content = self.content(entry, node, staged, rules.get(&entry.path))?;
+        let mut content = match stored.get(&entry.path) {
+            Some(stored) => Content::Bytes(stored.clone()),
+            None => self.content(entry, node, staged)?,
+        };
         if standing == Standing::OverWork {
             content = match self.apart(entry, content)? {
                 Ok(content) => content,
@@ -220,14 +224,8 @@ impl Source<'_> {
         mode_of_file(node.mode, Some(known).filter(|_| !self.file_mode))
     }
 
-    /// What the blob holds.
-    fn content(
-        &self,
-        entry: &DiffEntry,
-        node: &Node,
-        staged: &BTreeMap<&RelPath, &str>,
-        rules: Option<&Rules>,
-    ) -> Result<Content> {
+    /// What is staged.
+    fn content(&self, entry: &DiffEntry, node: &Node, staged: &BTreeMap<&RelPath, &str>) -> Result<Content> {
         let missing = || Error::corrupt(&self.journal.stage, format!("{} is not staged", entry.path));
         let name = staged.get(&entry.path).ok_or_else(missing)?;
         let stage = Root::open(&self.journal.stage)?.as_dir()?;
@@ -240,12 +238,31 @@ impl Source<'_> {
         if size > HELD {
             return Ok(Content::File(File::from(fd), size));
         }
-        let bytes = read_all(fd, size).map_err(failed)?;
-        if !rules.is_some_and(|rules| rules.change(&bytes)) {
-            return Ok(Content::Bytes(bytes));
+        read_all(fd, size).map(Content::Bytes).map_err(failed)
+    }
+
+    /// What the blobs hold that are not just what is staged.
+    fn stored(
+        &self,
+        rules: &BTreeMap<RelPath, Rules>,
+        staged: &BTreeMap<&RelPath, &str>,
+    ) -> Result<BTreeMap<&RelPath, Vec<u8>>> {
+        let mut found = Vec::new();
+        for entry in self.journal.entries.iter().filter(|entry| staged.contains_key(&entry.path)) {
+            let Some(rules) = rules.get(&entry.path).filter(|rules| rules.converts) else { continue };
+            let Some(node) = entry.new.as_ref().filter(|_| is_kept(&entry.new)) else { continue };
+            match self.content(entry, node, staged)? {
+                Content::Bytes(bytes) if rules.change(&bytes) => found.push((&entry.path, bytes)),
+                _ => {}
+            }
         }
-        let before = self.facts.tip.get(&entry.path).filter(|e| matches!(e.mode, FILE | PROGRAM));
-        self.attributes.stored(&entry.path, &bytes, before.map(|e| &e.oid)).map(Content::Bytes)
+        let before = |path| self.facts.tip.get(path).filter(|e| matches!(e.mode, FILE | PROGRAM));
+        let asked: Vec<ToStore<'_>> = found
+            .iter()
+            .map(|(path, content)| ToStore { path, content, before: before(path).map(|e| &e.oid) })
+            .collect();
+        let stored = self.attributes.stored_all(&asked)?;
+        Ok(found.into_iter().map(|(path, _)| path).zip(stored).collect())
     }
 
     /// A filter would have to run to tell what git keeps of a file. Pointers are what one has made already.
@@ -262,7 +279,7 @@ impl Source<'_> {
                 continue;
             }
             let is_pointer = matches!(
-                self.content(entry, node, staged, None)?,
+                self.content(entry, node, staged)?,
                 Content::Bytes(bytes) if is_lfs_pointer(&bytes)
             );
             if !is_pointer {

@@ -51,12 +51,25 @@ impl InBase {
 
     /// What it has at `path`.
     pub fn entry(&self, path: &RelPath) -> Result<Option<TreeEntry>> {
+        Ok(self.ask(|trees| trees.entry(path))?.flatten())
+    }
+
+    /// The content of the file that it has at `path`; `None` where that is none.
+    pub fn content(&self, path: &RelPath) -> Result<Option<Vec<u8>>> {
+        let Some(entry) = self.entry(path)?.filter(|e| matches!(e.mode, FILE | PROGRAM)) else {
+            return Ok(None);
+        };
+        self.ask(|trees| trees.blob(&entry.oid))
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(&mut Trees) -> Result<T>) -> Result<Option<T>> {
         let Some(commit) = &self.0.commit else { return Ok(None) };
         let mut trees = self.0.trees.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *trees {
-            Some(trees) => trees.entry(path),
-            none => none.insert(Trees::of(&self.0.ledger, commit)?).entry(path),
+            Some(trees) => question(trees),
+            none => question(none.insert(Trees::of(&self.0.ledger, commit)?)),
         }
+        .map(Some)
     }
 
     /// Whether it has anything there. What cannot be told is shown, so it has.
@@ -302,6 +315,8 @@ pub struct Memory {
     pub base: InBase,
     /// The tip of the target.
     pub tip: Option<Oid>,
+    /// Its answers.
+    at_tip: InBase,
 }
 
 impl Memory {
@@ -310,7 +325,8 @@ impl Memory {
         let ledger = spec.ledger(home)?;
         let base = InBase::of(&ledger, spec.base.as_ref());
         let tip = spec.repository.branch_tip(spec.moves())?;
-        Ok(Self { home: home.to_path_buf(), spec, ledger, base, tip })
+        let at_tip = InBase::of(&ledger, tip.as_ref());
+        Ok(Self { home: home.to_path_buf(), spec, ledger, base, tip, at_tip })
     }
 }
 
@@ -338,18 +354,11 @@ impl History for Memory {
         if self.tip == self.spec.base {
             return Ok(false);
         }
-        let tip = match &self.tip {
-            Some(tip) => objects::tree_entries(&self.ledger, tip, std::slice::from_ref(path))?.remove(path),
-            None => None,
-        };
-        Ok(tip != self.base.entry(path)?)
+        Ok(self.at_tip.entry(path)? != self.base.entry(path)?)
     }
 
     fn base(&self, path: &RelPath) -> Result<Option<Vec<u8>>> {
-        let Some(entry) = self.base.entry(path)?.filter(|e| matches!(e.mode, FILE | PROGRAM)) else {
-            return Ok(None);
-        };
-        Ok(objects::read_blobs(&self.ledger, &[entry.oid])?.pop())
+        self.base.content(path)
     }
 
     fn keep(&self, hash: ContentHash, content: &[u8]) -> Result<()> {
