@@ -14,7 +14,7 @@ use sandboxer_fs::filter::Screen;
 use sandboxer_fs::hash::ContentHash;
 use sandboxer_fs::root::{Root, stamp_of_fd};
 use sandboxer_fs::space::History;
-use sandboxer_git::attributes::{self, AttributeFiles, Attributes};
+use sandboxer_git::attributes::{self, AttributeFiles, Attributes, ToStore};
 use sandboxer_git::index::{self, IndexEntry};
 use sandboxer_git::ledger::Ledger;
 use sandboxer_git::objects::{self, TreeEntry, Trees};
@@ -146,6 +146,8 @@ pub struct Facts {
     pub tip: BTreeMap<RelPath, TreeEntry>,
     /// What the user's index has.
     pub index: BTreeMap<RelPath, IndexEntry>,
+    /// Files of the user's that are as the index has them once they are converted; found out for all when one is asked for.
+    converted: Mutex<Option<Arc<BTreeSet<RelPath>>>>,
 }
 
 /// Something of the user's in the way of a commit.
@@ -163,7 +165,7 @@ impl Facts {
             Some(tip) => objects::tree_entries(ledger, tip, paths)?,
             None => BTreeMap::new(),
         };
-        Ok(Self { tip, index: index::entries(&spec.repository, paths)? })
+        Ok(Self { tip, index: index::entries(&spec.repository, paths)?, converted: Mutex::default() })
     }
 
     /// What the user has at `path` that a commit would go over; `None` where it is as the tip has it.
@@ -190,9 +192,21 @@ impl Facts {
             // What is not checked out cannot be changed there.
             None if index.special.is_some() => Ok(None),
             None => way("deleted in the checkout, and not committed"),
-            Some((mode, _)) if mode == index.mode && work.converts_to(path, &index.oid)? => Ok(None),
+            Some((mode, _)) if mode == index.mode && self.converts(work, path)? => Ok(None),
             Some(_) => way("changed in the checkout, and not committed"),
         }
+    }
+}
+
+impl Facts {
+    /// Whether the user's file at `path` is as the index has it once its line ends are git's.
+    fn converts(&self, work: &WorkTree<'_>, path: &RelPath) -> Result<bool> {
+        let mut converted = self.converted.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = match &*converted {
+            Some(known) => known.clone(),
+            None => converted.insert(Arc::new(work.converted(&self.index)?)).clone(),
+        };
+        Ok(known.contains(path))
     }
 }
 
@@ -248,17 +262,25 @@ impl WorkTree<'_> {
         read_all(fd, size).map(Some).map_err(failed)
     }
 
-    /// Whether the file is that object once its line ends are git's.
-    fn converts_to(&self, path: &RelPath, oid: &Oid) -> Result<bool> {
-        let Some(content) = self.read(path)? else { return Ok(false) };
+    /// The files that are what `index` has once their line ends are git's, and not before.
+    fn converted(&self, index: &BTreeMap<RelPath, IndexEntry>) -> Result<BTreeSet<RelPath>> {
         let conversions = Conversions::of(self.spec, self.home)?;
         let attributes = conversions.within(self.root);
-        let rules = attributes.of(std::slice::from_ref(path))?;
-        if !rules.get(path).is_some_and(|rules| rules.change(&content)) {
-            return Ok(false);
+        let rules = attributes.of(&index.keys().cloned().collect::<Vec<_>>())?;
+        let mut changed = Vec::new();
+        for (path, entry) in index.iter().filter(|(path, _)| rules.get(*path).is_some_and(|r| r.converts)) {
+            // What is no file is not converted.
+            let content = self.read(path).ok().flatten();
+            let content = content.filter(|content| self.spec.repository.format.blob(content) != entry.oid);
+            if let Some(content) = content.filter(|content| rules[path].change(content)) {
+                changed.push((path, content, &entry.oid));
+            }
         }
-        let stored = attributes.stored(path, &content, Some(oid))?;
-        Ok(self.spec.repository.format.blob(&stored) == *oid)
+        let asked = changed.iter().map(|(path, content, oid)| ToStore { path, content, before: Some(oid) });
+        let stored = attributes.stored_all(&asked.collect::<Vec<_>>())?;
+        let same = changed.iter().zip(stored);
+        let same = same.filter(|((_, _, oid), stored)| self.spec.repository.format.blob(stored) == **oid);
+        Ok(same.map(|((path, ..), _)| (*path).clone()).collect())
     }
 }
 

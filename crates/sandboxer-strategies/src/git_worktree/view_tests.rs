@@ -137,3 +137,19 @@ fn attributes_count_once_they_are_committed() {
 fn blob(scene: &Scene, path: &str) -> Vec<u8> {
     scene.repo.command(&["cat-file", "blob", &format!("HEAD:{path}")]).output().unwrap().stdout
 }
+
+#[test]
+fn files_with_other_line_ends_than_their_blobs_are_not_in_the_way() {
+    let scene = Scene::new();
+    scene.repo.write(".gitattributes", b"*.txt text\n");
+    ["x.txt", "y.txt", "z.txt"].iter().for_each(|name| scene.repo.write(name, b"1\r\n2\r\n"));
+    scene.repo.commit_all("two");
+    let scene = scene.open();
+    ["x.txt", "y.txt", "z.txt"].iter().for_each(|name| scene.inside().write(name, b"1\r\n2\r\n3\r\n"));
+    scene.repo.write("y.txt", b"0\r\n1\r\n2\r\n");
+    let told = super::tests::conflicts(scene.commit());
+    assert!(told.len() == 1 && told[0].starts_with("y.txt: "), "{told:?}");
+    scene.repo.write("y.txt", b"1\r\n2\r\n");
+    scene.commit().unwrap();
+    ["x.txt", "y.txt", "z.txt"].iter().for_each(|name| assert_eq!(blob(&scene, name), b"1\n2\n3\n"));
+}
