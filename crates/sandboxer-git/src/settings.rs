@@ -97,7 +97,7 @@ fn file_of(configured: Option<String>, name: &str, work_tree: &Path) -> Option<P
 /// As git reads a boolean.
 fn is_true(value: &str) -> bool {
     let is = |word: &&str| value.eq_ignore_ascii_case(word);
-    ["true", "yes", "on"].iter().any(|word| is(word)) || value.parse::<i64>().is_ok_and(|number| number != 0)
+    ["true", "yes", "on"].iter().any(is) || value.parse::<i64>().is_ok_and(|number| number != 0)
 }
 
 fn configuration_dir() -> Option<PathBuf> {

@@ -27,8 +27,8 @@ fn lines(change: impl Fn(usize) -> Option<&'static str>) -> Vec<u8> {
 fn a_difference_does_not_take_back_what_the_user_has_committed() {
     [Scene::new(), Scene::copied()].into_iter().for_each(|scene| {
         let scene = scene.open();
-        scene.inside().write("a", &lines(|n| (n == 40).then_some("AGENT")));
-        scene.repo.write("a", &lines(|n| (n == 1).then_some("USER")));
+        scene.inside().write("a", lines(|n| (n == 40).then_some("AGENT")));
+        scene.repo.write("a", lines(|n| (n == 1).then_some("USER")));
         scene.repo.commit_all("user");
         let shown = entry(&scene, "a").unwrap();
         assert!(!shown.moved);
@@ -46,8 +46,8 @@ fn a_difference_does_not_take_back_what_the_user_has_committed() {
 #[test]
 fn a_difference_says_where_a_commit_would_conflict() {
     let scene = Scene::new().open();
-    scene.inside().write("a", &lines(|n| (n == 1).then_some("AGENT")));
-    scene.repo.write("a", &lines(|n| (n == 1).then_some("USER")));
+    scene.inside().write("a", lines(|n| (n == 1).then_some("AGENT")));
+    scene.repo.write("a", lines(|n| (n == 1).then_some("USER")));
     // Not committed, then committed: in the way, then the same line.
     assert!(entry(&scene, "a").unwrap().moved);
     scene.repo.commit_all("user");

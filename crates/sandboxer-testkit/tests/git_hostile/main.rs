@@ -40,10 +40,7 @@ fn what_is_planted_runs_where_git_is_started_by_hand() {
         let expect = |markers: &[&str]| {
             let left = world.markers();
             let is_left = |marker: &&str| left.iter().any(|name| name == marker);
-            assert!(
-                markers.iter().all(|marker| is_left(marker)),
-                "{way:?}: not all of {markers:?}: {left:?}"
-            );
+            assert!(markers.iter().all(is_left), "{way:?}: not all of {markers:?}: {left:?}");
             world.wipe_markers();
         };
         git(&["status"]);
