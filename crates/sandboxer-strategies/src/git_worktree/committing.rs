@@ -7,9 +7,11 @@ use sandboxer_core::model::{
     CommitRequest, CommitResult, Conflict, Notice, OnConflict, Phase, RelPath, Revision, SandboxRef,
 };
 use sandboxer_core::{Error, Result};
-use sandboxer_fs::commit::{self, Journal};
+use sandboxer_fs::commit::{self, Journal, Step};
 use sandboxer_fs::lock::ResourceLock;
+use sandboxer_fs::root::Root;
 use sandboxer_fs::space::{Logged, Means, Space};
+use sandboxer_fs::stamp::Stamp;
 use sandboxer_git::incoming;
 use sandboxer_git::index::{self, NewIndex};
 use sandboxer_git::refs::{self, HeldRef, Moved};
@@ -158,6 +160,7 @@ impl GitWorktree {
             HeldRef::prepare(&memory.spec.repository, &memory.ledger, std::slice::from_ref(&plan.moves))?;
         if plan.index.is_some() {
             check_again(&memory.spec, &plan)?;
+            check_files(&space.pair().original, &journal)?;
         }
         self.held.keep(home, held);
         Ok(notices)
@@ -265,6 +268,33 @@ fn check_again(spec: &GitSpec, plan: &Plan) -> Result<()> {
     let conflicts: Vec<Conflict> =
         staged.map(|path| Conflict::new(path, "staged in the checkout in this very moment")).collect();
     if conflicts.is_empty() { Ok(()) } else { Err(Error::Conflict { conflicts }) }
+}
+
+/// And so are the files, which a `git switch` there and back has replaced by others.
+fn check_files(original: &Root, journal: &Journal) -> Result<()> {
+    let mut conflicts = Vec::new();
+    for (path, old) in journal.steps.iter().filter_map(replaced) {
+        let is_as_planned = match (old, original.stamp(path)?) {
+            (Some(old), Some(now)) => old.same_inode(&now) && old.same_state(&now),
+            (None, Some(now)) => now.is_dir(),
+            (Some(_), None) => false,
+            (None, None) => true,
+        };
+        if !is_as_planned {
+            conflicts.push(Conflict::new(path.clone(), "changed in the checkout in this very moment"));
+        }
+    }
+    if conflicts.is_empty() { Ok(()) } else { Err(Error::Conflict { conflicts }) }
+}
+
+/// The file that a step finds, or that there must be none. Directories are the engine's affair.
+fn replaced(step: &Step) -> Option<(&RelPath, Option<Stamp>)> {
+    let old = match step {
+        Step::Place { old, .. } => *old,
+        Step::Delete { old, .. } | Step::Dress { old, .. } => Some(*old),
+    };
+    let is_file = old.is_none_or(|old| !old.is_dir() && old.ino != 0);
+    is_file.then(|| (step.path(), old))
 }
 
 /// Nobody's checkout is switched to another branch.
