@@ -10,11 +10,11 @@ use sandboxer_core::model::{
 };
 use sandboxer_core::{Error, Result};
 
-use super::check::{Present, check_each, present};
+use super::check::{Present, Verdict, check_each, present};
 use super::prepare::Prepare;
 use crate::base::Bases;
 use crate::content::read_all;
-use crate::diff::{Delta, Differences, Links, Over, Seen, describe_content, node_of};
+use crate::diff::{Delta, Differences, Links, OTHER_ATTRIBUTES, Over, Seen, describe_content, node_of};
 use crate::manifest::Entry;
 use crate::merge::{self, Labels};
 use crate::patch;
@@ -157,7 +157,7 @@ pub fn resolve(job: &Prepare<'_>, deltas: Vec<Delta>) -> Result<Resolved> {
         // Before anybody is asked about it: what is written after the answer is noticed.
         let now = present(job.comparison.original, delta)?;
         let objection = objections.as_mut().and_then(|all| all[at].take());
-        let is_safe = objections.is_some() && objection.is_none();
+        let is_safe = objections.is_some() && objection.is_none() && !was_dressed(delta, &now, &verdict);
         if job.request.on_conflict == OnConflict::Fail {
             let unknown = |(path, reason)| (!is_safe).then(|| Conflict::new(path, reason));
             let known = objection.or_else(|| verdict.as_ref().err().cloned().and_then(unknown));
@@ -302,6 +302,21 @@ fn merge_file(job: &Prepare<'_>, delta: &mut Delta, now: Present, reason: String
     delta.plan.settles = true;
     delta.plan.copy = Some(copy);
     Ok(Outcome::Planned)
+}
+
+/// Whether the original was given a mode, an owner or attributes that no history keeps. Whether files are programs, it does keep.
+fn was_dressed(delta: &Delta, now: &Present, verdict: &Verdict) -> bool {
+    const KEPT: u32 = 0o111;
+    if matches!(verdict, Err((_, reason)) if reason == OTHER_ATTRIBUTES) {
+        return true;
+    }
+    let base = delta.base.as_ref().and_then(|base| base.base).filter(Stamp::is_known);
+    // Where nobody knows what it was, what the sandbox has tells.
+    let before = base.or(delta.now.as_ref().map(|seen| seen.stamp));
+    let (Some(before), Some(now)) = (before.filter(Stamp::is_file), now.at.filter(Stamp::is_file)) else {
+        return false;
+    };
+    before.mode & !KEPT != now.mode & !KEPT || !before.same_owner(&now)
 }
 
 /// Whether the original is again what it was, as its history knows: then nobody's work is in the way. Directories are not looked through.

@@ -17,6 +17,9 @@ use crate::root::{Root, stamp_of_fd};
 use crate::stamp::Stamp;
 use crate::xattrs::{self, Xattrs};
 
+/// What has become of an original that has other extended attributes.
+pub const OTHER_ATTRIBUTES: &str = "given other attributes in the original";
+
 const BATCH: usize = 64;
 const HEAD: usize = 8000;
 
@@ -271,7 +274,7 @@ fn content_moved(
     let Ok(fd) = parent.open_file(path.name()) else { return Ok(MODIFIED) };
     let Ok(seen) = describe_content(&fd, buffer) else { return Ok(MODIFIED) };
     if seen.xattrs != base.xattrs {
-        return Ok(Some("given other attributes in the original"));
+        return Ok(Some(OTHER_ATTRIBUTES));
     }
     let same = now.is_dir() || (base.hash.is_some() && base.hash == seen.hash);
     Ok(if same { None } else { MODIFIED })

@@ -24,7 +24,7 @@ use crate::space::History;
 use crate::stamp::Stamp;
 use crate::xattrs::Xattrs;
 
-pub use describe::{base_node, describe_all, describe_content, node_of, original_moved};
+pub use describe::{OTHER_ATTRIBUTES, base_node, describe_all, describe_content, node_of, original_moved};
 pub use flags::flags_of;
 pub use renames::pair as pair_renames;
 pub use scan::{Candidate, LinkGroup, Links, Scan, scan, settle_links};

@@ -26,6 +26,10 @@ pub fn recall(
     if original_moved(comparison.original, path, Some(entry), buffer)?.is_none() {
         return Ok(base);
     }
+    // Of what is gone, only the sandbox's own version is left to tell what it was: too little to say that it is unchanged.
+    if !stamp.is_known() && !comparison.original.stamp(path)?.is_some_and(|now| now.is_file()) {
+        return Ok(base);
+    }
     let Some(content) = history.base(path)? else { return Ok(base) };
     let (hash, size) = (ContentHash::of(&content), content.len() as u64);
     let can_be = match entry.hash {
