@@ -167,10 +167,10 @@ impl GitWorktree {
     }
 
     fn finish(&self, sandbox: &SandboxRef, home: &Path) -> Result<CommitResult> {
-        if let Some(plan) = Plan::load(home)?.filter(|plan| plan.result.is_some()) {
-            return self.finish_branch(home, plan);
-        }
-        let planned = Plan::load(home)?;
+        let planned = match Plan::load(home)? {
+            Some(plan) if plan.result.is_some() => return self.finish_branch(home, plan),
+            planned => planned,
+        };
         let space = self.files.open_space(home, self.means_of_commit())?;
         let finish = CommitRequest { phase: Phase::Finish, ..CommitRequest::default() };
         let mut result = self.phases.commit(space.as_ref(), sandbox, &finish)?;

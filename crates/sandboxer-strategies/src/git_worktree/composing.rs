@@ -49,14 +49,18 @@ impl GitWorktree {
         let conversions = Conversions::of(spec, home)?;
         let pair = space.pair();
         let (is_branch, file_mode) = (request.branch.is_some(), conversions.file_mode());
-        let standing = Facts::of(spec, &memory.ledger, memory.tip.as_ref(), &paths)?;
+        // A branch begins elsewhere than where the user stands; a commit to the checkout does not, and git is asked once.
+        let elsewhere = (onto.files != memory.tip)
+            .then(|| Facts::of(spec, &memory.ledger, memory.tip.as_ref(), &paths))
+            .transpose()?;
+        let standing = elsewhere.as_ref().unwrap_or(&facts);
         let work = WorkTree { root: &pair.original, spec, home, file_mode };
         let blocked = Blocked::of(memory, onto.files.as_ref(), &facts, !is_branch, &journal.entries)?;
         let files = AsCommitted::of(journal, &memory.ledger, onto.files.as_ref());
         let attributes = conversions.within(&files);
         let on_conflict = request.on_conflict;
         // Files of another commit have nothing of the user's in them.
-        let user = spec.has_target.then_some((&standing, work));
+        let user = spec.has_target.then_some((standing, work));
         let source = Source {
             journal,
             memory,
