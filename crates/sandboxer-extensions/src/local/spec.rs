@@ -1,0 +1,78 @@
+//! What a runtime is to be: said once, by whoever starts it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// How much is kept from a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Isolation {
+    /// Everything that this program knows of, and no second best.
+    Strict,
+    /// Nothing outside the workspace can be written, no credential read and no network reached.
+    #[default]
+    Standard,
+    /// Only the workspace's files.
+    Files,
+}
+
+/// What of the network a command can reach.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    /// A loopback device of its own.
+    #[default]
+    None,
+    /// Whatever the host can.
+    Host,
+    /// What these rules name, through a proxy.
+    Allow(Vec<String>),
+}
+
+/// What a command may use. `None` is no limit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Bytes of memory, of everything inside together.
+    pub memory: Option<u64>,
+    /// Processes and threads.
+    pub pids: Option<u64>,
+    /// Processors, in parts of one: 1.5 is one and a half.
+    pub cpus: Option<f64>,
+    /// Wall time of each command.
+    pub timeout: Option<Duration>,
+}
+
+/// A directory or file of the host that is shown somewhere inside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bind {
+    /// Where it is now.
+    pub from: PathBuf,
+    /// Where it is to be.
+    pub at: PathBuf,
+}
+
+/// What a runtime is to be.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spec {
+    /// The sandbox.
+    pub sandbox: String,
+    /// How much is kept from a command.
+    pub isolation: Isolation,
+    /// What it can reach.
+    pub network: Network,
+    /// What it may use.
+    pub limits: Limits,
+    /// The workspaces, writable.
+    pub workspaces: Vec<Bind>,
+    /// What strategies need to show besides, read-only.
+    pub exposed: Vec<Bind>,
+    /// The user's home directory, to be covered by a layer that is thrown away.
+    pub home: Option<PathBuf>,
+    /// What is not to be seen.
+    pub hidden: Vec<PathBuf>,
+    /// The process that keeps the workspaces' mounts, if one does.
+    pub keeper: Option<u32>,
+}
