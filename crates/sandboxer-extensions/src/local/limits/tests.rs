@@ -1,0 +1,1 @@
+//! Decisions, on trees that look like a cgroup filesystem.
