@@ -12,7 +12,7 @@ mod keeper;
 mod keepers;
 pub mod mount;
 mod namespaces;
-mod paths;
+pub mod paths;
 mod serve;
 mod socket;
 mod wire;
@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 pub use keeper::Keeper;
 pub use keepers::Keepers;
+pub use namespaces::{enter as take_namespaces, why_no_namespaces};
 pub use serve::serve_if_asked;
 pub use work::fresh_work;
 

@@ -10,7 +10,7 @@ use rustix::process::{getegid, geteuid};
 
 /// Takes a user and a mount namespace. The process must have one thread. The user is mapped to itself, so that owners
 /// look the same from inside and from outside; everybody else is nobody.
-pub(crate) fn enter() -> Result<(), String> {
+pub fn enter() -> Result<(), String> {
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
         .map_err(|errno| why(Errno::from_raw_os_error(errno as i32), &setting))?;
@@ -22,6 +22,11 @@ pub(crate) fn enter() -> Result<(), String> {
     mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC).map_err(|errno| {
         format!("the mounts of a new namespace cannot be made its own: {}", why(errno, &setting))
     })
+}
+
+/// Why namespaces were refused, in words, with the setting that is behind it where one is.
+pub fn why_no_namespaces(error: &std::io::Error) -> String {
+    why(Errno::from_io_error(error).unwrap_or(Errno::IO), &setting)
 }
 
 fn write(name: &str, text: &str) -> Result<(), String> {

@@ -32,29 +32,33 @@ impl From<Encoded> for PathBuf {
 }
 
 /// `#[serde(with)]` of one path.
-pub(crate) mod one {
+pub mod one {
     use super::{Encoded, Path, PathBuf};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(crate) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    /// Writes it.
+    pub fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
         Encoded::from(path).serialize(to)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+    /// Reads it.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
         Encoded::deserialize(from).map(PathBuf::from)
     }
 }
 
 /// `#[serde(with)]` of several.
-pub(crate) mod list {
+pub mod list {
     use super::{Encoded, PathBuf};
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(crate) fn serialize<S: Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
+    /// Writes it.
+    pub fn serialize<S: Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
         to.collect_seq(paths.iter().map(|path| Encoded::from(path.as_path())))
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<PathBuf>, D::Error> {
+    /// Reads it.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<PathBuf>, D::Error> {
         let paths = Vec::<Encoded>::deserialize(from)?;
         Ok(paths.into_iter().map(PathBuf::from).collect())
     }

@@ -1,9 +1,31 @@
 //! Commands in namespaces of their own on this machine.
 //!
-//! `Runtimes` finds, starts and ends the runtimes of a state directory; a `Runtime` is one of them, and starts commands in it. Behind it
+//! [`Runtimes`] finds, starts and ends the runtimes of a state directory; an [`Attached`] client of one starts a command in it. Behind it
 //! are two processes of this program: a supervisor outside and an init inside. See `docs/design/0005-contained-commands.md`.
 
+mod client;
+pub mod confine;
+mod home;
+mod init;
 pub mod limits;
+mod mounting;
+pub mod network;
+mod refusal;
+mod report;
+mod root;
+mod running;
+mod spawn;
 pub mod spec;
+mod stopping;
+mod supervisor;
+mod system;
+mod terminal;
+mod wire;
 
-pub use spec::{Isolation, Limits, Network, Spec};
+pub use client::{Attached, Frozen, Runtimes, Started};
+pub use refusal::Refusal;
+pub use report::{Confined, Process, Ready, Report, Told};
+pub use running::{Command, Outcome, Running};
+pub use spec::{Bind, Isolation, Limits, Network, Spec};
+pub use supervisor::supervise_if_asked;
+pub use wire::End;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sandboxer_keeper::paths;
 use serde::{Deserialize, Serialize};
 
 /// How much is kept from a command.
@@ -49,8 +50,10 @@ pub struct Limits {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bind {
     /// Where it is now.
+    #[serde(with = "paths::one")]
     pub from: PathBuf,
     /// Where it is to be.
+    #[serde(with = "paths::one")]
     pub at: PathBuf,
 }
 
@@ -72,7 +75,13 @@ pub struct Spec {
     /// The user's home directory, to be covered by a layer that is thrown away.
     pub home: Option<PathBuf>,
     /// What is not to be seen.
+    #[serde(with = "paths::list")]
     pub hidden: Vec<PathBuf>,
+    /// Where sandboxes and their mounts are kept. It is among what is hidden.
+    #[serde(with = "paths::list")]
+    pub state: Vec<PathBuf>,
+    /// Bytes that are left free on the workspaces' filesystems: what runs is ended before it takes them.
+    pub disk_reserve: u64,
     /// The process that keeps the workspaces' mounts, if one does.
     pub keeper: Option<u32>,
 }

@@ -1,0 +1,290 @@
+//! Runtimes as their clients see them: found, started, asked and ended.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use sandboxer_core::{Error, Result};
+
+use super::limits::remove_paths;
+use super::refusal::Refusal;
+use super::report::{Process, Ready};
+use super::spec::Spec;
+use super::supervisor::{CGROUPS, NAME};
+use super::wire::{PROTOCOL, Reply, Request, be_impatient, receive, send};
+
+/// How long somebody else's start or end may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(2);
+
+/// The runtimes of one state directory. Each is in the directory of its sandbox.
+#[derive(Clone, Debug)]
+pub struct Runtimes {
+    sandboxes: PathBuf,
+    program: PathBuf,
+}
+
+/// A client of a runtime.
+#[derive(Debug)]
+pub struct Attached {
+    pub(super) socket: UnixStream,
+    ready: Ready,
+}
+
+/// What came of asking for a runtime.
+#[derive(Debug)]
+pub enum Started {
+    /// It is there; it may have been there before, and be another one than was asked for.
+    Attached(Box<Attached>),
+    /// Something of it is not to be had here.
+    Refused(Refusal),
+}
+
+/// Everything inside stands still until this is dropped.
+#[must_use]
+#[derive(Debug)]
+pub struct Frozen {
+    _socket: UnixStream,
+}
+
+impl Runtimes {
+    /// The runtimes of the state directory `home`. New ones are started from `program`, whose `main` begins with
+    /// [`supervise_if_asked`](super::supervise_if_asked).
+    pub fn new(home: &Path, program: &Path) -> Self {
+        Self { sandboxes: home.join("sandboxes"), program: program.to_path_buf() }
+    }
+
+    /// Where the runtime of a sandbox has its files.
+    pub fn directory(&self, sandbox: &str) -> PathBuf {
+        self.sandboxes.join(sandbox).join("runtime")
+    }
+
+    /// A client of the sandbox's runtime, if it runs.
+    pub fn find(&self, sandbox: &str) -> Result<Option<Attached>> {
+        let directory = self.directory(sandbox);
+        let Some(socket) =
+            connect(&directory).map_err(|e| Error::io("reach the runtime in", &directory, e))?
+        else {
+            return Ok(None);
+        };
+        let asked = greet(&socket).and_then(|()| ask(&socket, &Request::Start(Box::default())));
+        match asked {
+            Ok(Reply::Ready(ready)) => Ok(Some(Attached { socket, ready: *ready })),
+            // It ended just now.
+            Ok(Reply::Done) | Err(_) if connect(&directory).is_ok_and(|found| found.is_none()) => Ok(None),
+            Ok(other) => Err(unexpected(&directory, &other)),
+            Err(e) => Err(Error::io("hear from the runtime in", &directory, e)),
+        }
+    }
+
+    /// A client of the sandbox's runtime: of the one that runs, or of a new one.
+    pub fn start(&self, spec: &Spec) -> Result<Started> {
+        let deadline = Instant::now() + PATIENCE;
+        let directory = self.directory(&spec.sandbox);
+        loop {
+            if let Some(found) = self.find(&spec.sandbox)? {
+                return Ok(Started::Attached(Box::new(found)));
+            }
+            let turn = Turn::take(&directory, deadline)?;
+            if let Some(found) = self.find(&spec.sandbox)? {
+                return Ok(Started::Attached(Box::new(found)));
+            }
+            let started = self.spawn(&directory, spec)?;
+            drop(turn);
+            return Ok(started);
+        }
+    }
+
+    fn spawn(&self, directory: &Path, spec: &Spec) -> Result<Started> {
+        let failed = |e: io::Error| Error::io("start a runtime from", &self.program, e);
+        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+        let mut command = std::process::Command::new(&self.program);
+        command.arg0(NAME).arg(directory).current_dir("/").env_clear();
+        // Where coverage is measured, the runtime's counts.
+        command.envs(std::env::vars_os().filter(|(name, _)| name == "LLVM_PROFILE_FILE"));
+        let mut child = command
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let asked = send(&ours, &Request::Start(Box::new(spec.clone())), &[]).and_then(|()| hear(&ours));
+        match asked {
+            Ok(Reply::Ready(ready)) => {
+                // It outlives us, or ends with us; if it ends before, somebody has to hear of it.
+                std::thread::spawn(move || child.wait());
+                Ok(Started::Attached(Box::new(Attached { socket: ours, ready: *ready })))
+            }
+            Ok(Reply::Refused(refusal)) => {
+                let _ = child.wait();
+                Ok(Started::Refused(refusal))
+            }
+            Ok(other) => Err(unexpected(directory, &other)),
+            Err(e) => {
+                let _ = child.kill().and_then(|()| child.wait());
+                Err(failed(e))
+            }
+        }
+    }
+
+    /// Ends the sandbox's runtime with everything in it, and removes what one that was killed has left.
+    pub fn end(&self, sandbox: &str) -> Result<()> {
+        let directory = self.directory(sandbox);
+        if !directory.exists() {
+            return Ok(());
+        }
+        if let Some(attached) = self.find(sandbox)? {
+            // Whatever it answers, it does so when everything has ended.
+            let _ = ask(&attached.socket, &Request::End);
+        }
+        wait_until_free(&directory)?;
+        clear(&directory)
+    }
+
+    /// Removes what runtimes that were killed have left. Those that run are left alone.
+    pub fn sweep(&self) -> Result<Vec<String>> {
+        let entries = std::fs::read_dir(&self.sandboxes).into_iter().flatten().flatten();
+        let mut swept = Vec::new();
+        for sandbox in entries.filter_map(|entry| entry.file_name().into_string().ok()) {
+            let directory = self.directory(&sandbox);
+            if directory.join(CGROUPS).exists() && is_free(&directory)? {
+                clear(&directory)?;
+                swept.push(sandbox);
+            }
+        }
+        Ok(swept)
+    }
+
+    /// Stops everything in the sandbox until the answer is dropped. `None` where nothing runs.
+    pub fn freeze(&self, sandbox: &str) -> Result<Option<Frozen>> {
+        let Some(Attached { socket, .. }) = self.find(sandbox)? else { return Ok(None) };
+        let directory = self.directory(sandbox);
+        match ask(&socket, &Request::Freeze) {
+            Ok(Reply::Done) => Ok(Some(Frozen { _socket: socket })),
+            Ok(Reply::Refused(refusal)) => Err(Error::refused(refusal.to_string())),
+            Ok(other) => Err(unexpected(&directory, &other)),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(e) => Err(Error::io("freeze what runs in", &directory, e)),
+        }
+    }
+}
+
+impl Attached {
+    /// What the runtime is.
+    pub fn ready(&self) -> &Ready {
+        &self.ready
+    }
+
+    /// What runs in it.
+    pub fn processes(&self) -> Result<Vec<Process>> {
+        match ask(&self.socket, &Request::Processes) {
+            Ok(Reply::Processes(processes)) => Ok(processes),
+            Ok(_) => Ok(Vec::new()),
+            Err(e) => Err(Error::io("list what runs in", &self.ready.spec.sandbox, e)),
+        }
+    }
+}
+
+/// The right to start the runtime of one directory; given back when dropped.
+struct Turn {
+    _file: File,
+}
+
+impl Turn {
+    fn take(directory: &Path, deadline: Instant) -> Result<Self> {
+        std::fs::create_dir_all(directory).map_err(|e| Error::io("create directory", directory, e))?;
+        let path = directory.join("turn");
+        let file =
+            File::options().create(true).append(true).open(&path).map_err(|e| Error::io("open", &path, e))?;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Self { _file: file }),
+                Err(_) if Instant::now() < deadline => std::thread::sleep(POLL),
+                Err(e) => return Err(Error::io("lock", &path, e)),
+            }
+        }
+    }
+}
+
+/// A path to an open directory that is short enough for the address of a socket.
+pub(super) fn short(directory: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()))
+}
+
+/// Connects to the runtime in `directory`, if somebody listens there.
+fn connect(directory: &Path) -> io::Result<Option<UnixStream>> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(directory, flags, Mode::empty()).map_err(io::Error::from);
+    let connected = opened.and_then(|opened| UnixStream::connect(short(&File::from(opened)).join("socket")));
+    match connected {
+        Ok(socket) => {
+            be_impatient(&socket)?;
+            Ok(Some(socket))
+        }
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn greet(socket: &UnixStream) -> io::Result<()> {
+    match ask(socket, &Request::Hello)? {
+        Reply::Hello { protocol: PROTOCOL, .. } => Ok(()),
+        Reply::Hello { protocol, pid } => Err(io::Error::other(format!(
+            "process {pid} speaks version {protocol} of the protocol, this program version {PROTOCOL}"
+        ))),
+        other => Err(io::Error::other(format!("it says {other:?}"))),
+    }
+}
+
+fn ask(socket: &UnixStream, request: &Request) -> io::Result<Reply> {
+    send(socket, request, &[])?;
+    hear(socket)
+}
+
+fn hear(socket: &UnixStream) -> io::Result<Reply> {
+    receive(socket)?.map(|(reply, _)| reply).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+fn unexpected(directory: &Path, reply: &Reply) -> Error {
+    Error::corrupt(directory, format!("the runtime answers {reply:?}"))
+}
+
+/// Whether no supervisor lives in `directory`.
+fn is_free(directory: &Path) -> Result<bool> {
+    match File::open(directory.join("lock")) {
+        Ok(file) => Ok(flock(&file, FlockOperation::NonBlockingLockShared).is_ok()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(e) => Err(Error::io("open", directory.join("lock"), e)),
+    }
+}
+
+fn wait_until_free(directory: &Path) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_free(directory)? {
+        if Instant::now() > deadline {
+            let holder = Some("its runtime does not end".to_owned());
+            return Err(Error::Busy { path: directory.to_path_buf(), holder });
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(())
+}
+
+/// Removes the cgroups that are written down. Nobody lives in `directory`.
+fn clear(directory: &Path) -> Result<()> {
+    let list = directory.join(CGROUPS);
+    let paths: Vec<PathBuf> =
+        std::fs::read_to_string(&list).unwrap_or_default().lines().map(PathBuf::from).collect();
+    remove_paths(&paths)?;
+    let _ = std::fs::remove_file(directory.join("socket"));
+    match std::fs::remove_file(&list) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", &list, e)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,111 @@
+//! What is told about a runtime: what holds it, what runs in it, what it used and what it was refused.
+
+use std::time::Duration;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
+use serde::{Deserialize, Serialize};
+
+use super::limits::{Enforcement, Group};
+use super::spec::Spec;
+
+/// What a runtime is held by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confined {
+    /// The version of Landlock that is in force, if the kernel has it.
+    pub landlock: Option<i32>,
+}
+
+/// A runtime that is there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ready {
+    /// What was asked for.
+    pub spec: Spec,
+    /// What holds it.
+    pub confined: Confined,
+    /// What enforces each limit.
+    pub enforced: Enforcement,
+}
+
+/// What was used, and what was refused.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// From the start of the runtime.
+    pub wall: Duration,
+    /// By everything inside.
+    pub cpu: Option<Duration>,
+    /// At its highest, in bytes.
+    pub memory_peak: Option<u64>,
+    /// How often something was ended because the memory was used up.
+    pub oom_kills: Option<u64>,
+    /// How often a new process was refused.
+    pub pids_refused: Option<u64>,
+    /// Paths outside that somebody tried to write, each once.
+    pub writes_refused: Told,
+    /// Hosts that were asked for and are not allowed, each once.
+    pub hosts_refused: Told,
+    /// Files in the home directory that were written and are gone.
+    pub home_files: Told,
+}
+
+impl Report {
+    /// What the cgroup has counted; where there is none, what the kernel has of everything that was waited for.
+    pub(crate) fn use_resources(&mut self, group: &Group) {
+        let used = group.usage();
+        self.cpu = used.cpu;
+        self.memory_peak = used.memory_peak;
+        self.oom_kills = used.oom_kills;
+        self.pids_refused = used.pids_refused;
+        let Ok(waited_for) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return };
+        let time =
+            |value: TimeVal| Duration::from_micros(u64::try_from(value.num_microseconds()).unwrap_or(0));
+        self.cpu = self.cpu.or(Some(time(waited_for.user_time()) + time(waited_for.system_time())));
+        let largest = u64::try_from(waited_for.max_rss()).unwrap_or(0) * 1024;
+        self.memory_peak = self.memory_peak.or(Some(largest));
+    }
+}
+
+/// A list that may be long: how many there are, and the first of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// How many.
+    pub count: usize,
+    /// The first of them.
+    pub first: Vec<String>,
+}
+
+impl Told {
+    /// How many are named.
+    const NAMED: usize = 100;
+
+    /// One more. Says whether it is new.
+    pub(crate) fn add(&mut self, name: String) -> bool {
+        if self.first.contains(&name) {
+            return false;
+        }
+        self.count += 1;
+        if self.first.len() < Self::NAMED {
+            self.first.push(name);
+        }
+        true
+    }
+}
+
+/// A process inside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its id inside.
+    pub pid: u32,
+    /// Its parent's id inside.
+    pub parent: u32,
+    /// Its id on the host.
+    pub host_pid: u32,
+    /// Running, sleeping, stopped: the kernel's letter.
+    pub state: char,
+    /// What it holds in memory, in bytes.
+    pub memory: u64,
+    /// What it used of a processor.
+    pub cpu: Duration,
+    /// Its arguments, or its name where it has none.
+    pub command: String,
+}

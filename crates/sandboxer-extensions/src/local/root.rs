@@ -1,0 +1,218 @@
+//! The root that a command sees, built in a mount namespace that is ours alone.
+//!
+//! The order is what makes it safe: first descriptors of everything that is needed later, then the whole tree read-only at once,
+//! then what is private, then home, then the workspaces above it, and last what covers the rest.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, CWD, Mode};
+use rustix::mount::MountAttrFlags;
+
+use super::home::{self, Home};
+use super::mounting::{Detached, cover, detach, make_mount_point, mount_points, seal};
+use super::refusal::{Refusal, Refused};
+use super::spec::{Bind, Isolation, Spec};
+use super::system::{Attributes, FOLLOW, RDONLY, TAME, change_mount};
+
+/// Devices that everybody may use.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// What in `/proc` speaks to the kernel instead of telling about processes. Whoever is root outside could write to it.
+const PROC_READ_ONLY: [&str; 5] = ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"];
+/// What tells of the host more than anybody inside needs to know.
+const PROC_COVERED: [&str; 5] = ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/acpi", "/proc/scsi"];
+
+/// What is private. All of it is in memory.
+const PRIVATE: [(&str, &str); 3] = [("/tmp", "1777"), ("/var/tmp", "1777"), ("/run", "0755")];
+
+/// A file that holds nothing and cannot be filled.
+const NOTHING: &str = "/dev/null";
+
+/// What was built.
+pub(crate) struct Root {
+    /// Everything below these can be written, as far as the filesystem lets them.
+    pub writable: Vec<PathBuf>,
+    /// What is written to the home directory.
+    pub home_layer: Option<OwnedFd>,
+}
+
+/// Taken before anything is mounted over it.
+struct Sources {
+    devices: Vec<(&'static str, Detached)>,
+    workspaces: Vec<(PathBuf, Detached)>,
+    exposed: Vec<(PathBuf, Detached)>,
+    proc: Detached,
+    home: Option<Home>,
+}
+
+impl Sources {
+    fn take(spec: &Spec) -> Result<Self, Refusal> {
+        let bind = |bind: &Bind| Ok((bind.at.clone(), Detached::copy_of(&bind.from)?));
+        let device = |name: &'static str| Ok((name, Detached::copy_of(&Path::new("/dev").join(name))?));
+        Ok(Self {
+            devices: DEVICES.into_iter().map(device).collect::<Result<_, Refusal>>()?,
+            workspaces: spec.workspaces.iter().map(bind).collect::<Result<_, Refusal>>()?,
+            exposed: spec.exposed.iter().map(bind).collect::<Result<_, Refusal>>()?,
+            proc: new_proc()?,
+            home: home_to_cover(spec).map(Home::open).transpose()?,
+        })
+    }
+}
+
+/// The home directory, unless a workspace shows it, or there is none worth the name.
+fn home_to_cover(spec: &Spec) -> Option<&Path> {
+    let home = spec.home.as_deref().filter(|home| *home != Path::new("/") && home.is_dir())?;
+    let shown = spec.workspaces.iter().any(|workspace| home.starts_with(&workspace.at));
+    (!shown).then_some(home)
+}
+
+fn new_proc() -> Result<Detached, Refusal> {
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    Detached::new("proc", &[("source", OsStr::new("proc"))], attributes)
+}
+
+/// Builds it. The caller is process 1 of a new pid namespace, in a new mount namespace. `user_marks` says whether
+/// overlays have to keep their marks where users may.
+pub(crate) fn build(spec: &Spec, user_marks: bool) -> Result<Root, Refusal> {
+    let sources = Sources::take(spec)?;
+    let foreign = foreign_mounts(spec)?;
+    let whole = Attributes { set: RDONLY | TAME, propagation: FOLLOW };
+    change_mount(CWD, Path::new("/"), true, whole).refused(|| "make the root read-only".to_owned())?;
+    foreign.iter().rev().for_each(|path| detach(path));
+    let layer = match &sources.home {
+        Some(home) => Some(cover_home(home, spec, user_marks)?),
+        None => None,
+    };
+    for (at, mode) in PRIVATE.into_iter().filter(|(at, _)| Path::new(at).is_dir() && !is_link(at)) {
+        Detached::tmpfs(mode, MountAttrFlags::empty())?.attach(Path::new(at))?;
+    }
+    place_devices(sources.devices)?;
+    let home_layer = match (layer, &sources.home) {
+        (Some(layer), Some(home)) => Some(place_home(layer, home.path())?),
+        _ => None,
+    };
+    hide(spec, sources.home.as_ref().map(Home::path))?;
+    place(sources.workspaces, TAME)?;
+    place(sources.exposed, TAME | RDONLY)?;
+    cover_inside_workspaces(spec)?;
+    place_proc(sources.proc)?;
+    if spec.isolation == Isolation::Strict {
+        cover(Path::new("/sys"), Path::new(NOTHING))?;
+    }
+    enter_workspace(spec)?;
+    Ok(Root { writable: writable(spec, sources.home.as_ref().map(Home::path)), home_layer })
+}
+
+/// Mounts of other sandboxes, of which this namespace got copies. They would be kept for as long as it is there.
+fn foreign_mounts(spec: &Spec) -> Result<Vec<PathBuf>, Refusal> {
+    let all = mount_points().refused(|| "list the mounts".to_owned())?;
+    let ours = |path: &PathBuf| spec.state.iter().any(|state| path.starts_with(state));
+    Ok(all.into_iter().filter(ours).collect())
+}
+
+fn is_link(path: &str) -> bool {
+    fs::readlink(path, Vec::new()).is_ok()
+}
+
+/// The layer over home is made in a directory in memory, which has to be mounted somewhere for that; `/tmp` is covered afterwards.
+fn cover_home(home: &Home, spec: &Spec, user_marks: bool) -> Result<home::Layer, Refusal> {
+    let scratch = Path::new("/tmp");
+    Detached::tmpfs("0700", MountAttrFlags::empty())?.attach(scratch)?;
+    if spec.isolation != Isolation::Strict {
+        return home.layer(scratch, &spec.hidden, user_marks);
+    }
+    // Nothing of it is shown.
+    let mount = Detached::tmpfs("0700", MountAttrFlags::empty())?;
+    let upper = rustix::io::fcntl_dupfd_cloexec(&mount, 3).refused(|| "open a layer".to_owned())?;
+    Ok(home::Layer { mount, upper })
+}
+
+fn place_home(layer: home::Layer, at: &Path) -> Result<OwnedFd, Refusal> {
+    make_mount_point(at, true)?;
+    layer.mount.attach(at)?;
+    Ok(layer.upper)
+}
+
+fn place_devices(devices: Vec<(&'static str, Detached)>) -> Result<(), Refusal> {
+    let dev = Path::new("/dev");
+    Detached::tmpfs("0755", MountAttrFlags::MOUNT_ATTR_NOEXEC)?.attach(dev)?;
+    for (name, device) in devices {
+        let at = dev.join(name);
+        make_mount_point(&at, false)?;
+        device.attach(&at)?;
+    }
+    for (name, to) in [
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+        ("ptmx", "pts/ptmx"),
+    ] {
+        fs::symlink(to, dev.join(name)).refused(|| format!("make /dev/{name}"))?;
+    }
+    for name in ["pts", "shm"] {
+        fs::mkdir(dev.join(name), Mode::RWXU).refused(|| format!("make /dev/{name}"))?;
+    }
+    let pts = [("ptmxmode", OsStr::new("0666")), ("mode", OsStr::new("0620"))];
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    Detached::new("devpts", &pts, attributes)?.attach(&dev.join("pts"))?;
+    Detached::tmpfs("1777", MountAttrFlags::empty())?.attach(&dev.join("shm"))?;
+    seal(dev)
+}
+
+/// Covers what is to be hidden and is neither in the home layer, where it is missing, nor in a workspace.
+fn hide(spec: &Spec, home: Option<&Path>) -> Result<(), Refusal> {
+    let layered = |path: &Path| home.is_some_and(|home| path.starts_with(home) && path != home);
+    for path in spec.hidden.iter().filter(|path| !layered(path) && workspace_of(path, spec).is_none()) {
+        cover(path, Path::new(NOTHING))?;
+    }
+    Ok(())
+}
+
+fn cover_inside_workspaces(spec: &Spec) -> Result<(), Refusal> {
+    for path in spec.hidden.iter().filter(|path| workspace_of(path, spec).is_some()) {
+        cover(path, Path::new(NOTHING))?;
+    }
+    Ok(())
+}
+
+/// The workspace that shows what is at `path`.
+fn workspace_of<'a>(path: &Path, spec: &'a Spec) -> Option<&'a Bind> {
+    spec.workspaces.iter().find(|workspace| path.starts_with(&workspace.at) && path != workspace.at)
+}
+
+fn place(mounts: Vec<(PathBuf, Detached)>, attributes: u64) -> Result<(), Refusal> {
+    for (at, mount) in mounts {
+        make_mount_point(&at, mount.is_directory())?;
+        mount.with(attributes)?.attach(&at)?;
+    }
+    Ok(())
+}
+
+fn place_proc(proc: Detached) -> Result<(), Refusal> {
+    proc.attach(Path::new("/proc"))?;
+    for path in PROC_READ_ONLY.map(Path::new).into_iter().filter(|path| home::exists(path)) {
+        Detached::copy_of(path)?.with(RDONLY)?.attach(path)?;
+    }
+    for path in PROC_COVERED.map(Path::new) {
+        cover(path, Path::new(NOTHING))?;
+    }
+    Ok(())
+}
+
+fn enter_workspace(spec: &Spec) -> Result<(), Refusal> {
+    let directory = spec.workspaces.iter().map(|workspace| workspace.at.as_path()).find(|at| at.is_dir());
+    let directory = directory.unwrap_or(Path::new("/"));
+    std::env::set_current_dir(directory).refused(|| format!("enter {}", directory.display()))
+}
+
+fn writable(spec: &Spec, home: Option<&Path>) -> Vec<PathBuf> {
+    let workspaces = spec.workspaces.iter().map(|workspace| workspace.at.clone());
+    let private = PRIVATE.iter().map(|(at, _)| PathBuf::from(at));
+    let devices = ["/dev", "/proc"].map(PathBuf::from);
+    workspaces.chain(private).chain(devices).chain(home.map(Path::to_path_buf)).collect()
+}

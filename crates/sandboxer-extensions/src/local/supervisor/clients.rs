@@ -1,0 +1,377 @@
+//! The loop: what clients ask for, what init tells, what the clock says. It ends when no command is left.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use rustix::process::{Signal, geteuid};
+
+use super::making::{CGROUPS, Runtime};
+use super::processes;
+use crate::local::home;
+use crate::local::report::Report;
+use crate::local::wire::{End, Exec, Order, PROTOCOL, Reply, Request, Told, be_impatient, receive, send};
+
+/// How often the disk is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// More clients than this at once are not heard.
+const MAX_CLIENTS: usize = 256;
+
+/// How many files of the home directory are looked at in the end.
+const MAX_HOME_FILES: usize = 10_000;
+
+/// Somebody who is connected.
+struct Client {
+    socket: UnixStream,
+    command: Option<Command>,
+    froze: bool,
+    gone: bool,
+}
+
+/// The command of a client.
+struct Command {
+    id: u64,
+    deadline: Option<Instant>,
+}
+
+/// The loop's state.
+struct Serving {
+    runtime: Runtime,
+    clients: Vec<Client>,
+    next_id: u64,
+    had_command: bool,
+    reserve: Reserve,
+    last_look: Instant,
+}
+
+/// How everything ended.
+enum Over {
+    /// No command is left; this is what is owed to the last one's client.
+    Idle,
+    /// Somebody wants it, or something happened.
+    Ended(End),
+}
+
+impl Runtime {
+    /// Serves until no command is left. The first client is told that the runtime is there.
+    pub fn serve(self, first: UnixStream) -> io::Result<()> {
+        send(&first, &Reply::Ready(Box::new(self.ready.clone())), &[])?;
+        let reserve = Reserve::of(&self);
+        let client = Client { socket: first, command: None, froze: false, gone: false };
+        let mut serving = Serving {
+            runtime: self,
+            clients: vec![client],
+            next_id: 0,
+            had_command: false,
+            reserve,
+            last_look: Instant::now(),
+        };
+        let over = serving.run();
+        serving.finish(over);
+        Ok(())
+    }
+}
+
+/// What is owed to a client when everything is over.
+struct Owed {
+    client: UnixStream,
+    end: End,
+}
+
+impl Serving {
+    fn run(&mut self) -> (Option<Owed>, Over) {
+        loop {
+            let (init, listener, asking) = self.wait();
+            if init {
+                match self.hear_init() {
+                    Ok(None) => {}
+                    Ok(Some(owed)) => return (Some(owed), Over::Idle),
+                    Err(_) => return (None, Over::Ended(End::Lost)),
+                }
+            }
+            for at in asking {
+                if let Some(over) = self.hear_client(at) {
+                    return (None, over);
+                }
+            }
+            self.let_go();
+            if listener {
+                self.accept();
+            }
+            if let Some(over) = self.look_at_the_clock() {
+                return (None, over);
+            }
+        }
+    }
+
+    /// Waits until somebody says something: init, a new client, or clients that are there.
+    fn wait(&self) -> (bool, bool, Vec<usize>) {
+        let mut fds = vec![
+            PollFd::new(&self.runtime.init.socket, PollFlags::IN),
+            PollFd::new(&self.runtime.listener, PollFlags::IN),
+        ];
+        fds.extend(self.clients.iter().map(|client| PollFd::new(&client.socket, PollFlags::IN)));
+        let timeout = Timespec::try_from(self.patience()).ok();
+        if let Err(Errno::INTR) = poll(&mut fds, timeout.as_ref()) {
+            return (false, false, Vec::new());
+        }
+        let said: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let asking = said[2..].iter().enumerate().filter(|(_, said)| **said).map(|(at, _)| at).collect();
+        (said[0], said[1], asking)
+    }
+
+    fn patience(&self) -> Duration {
+        let deadlines = self.clients.iter().filter_map(|client| client.command.as_ref()?.deadline);
+        let next = deadlines.min().map(|at| at.saturating_duration_since(Instant::now()));
+        next.unwrap_or(LOOK).min(LOOK)
+    }
+
+    fn accept(&mut self) {
+        let Ok((socket, _)) = self.runtime.listener.accept() else { return };
+        // Only our own user is answered; others cannot come through the directory, except for root.
+        let ours = sockopt::socket_peercred(&socket).is_ok_and(|peer| peer.uid == geteuid());
+        if ours
+            && self.clients.len() < MAX_CLIENTS
+            && socket.set_nonblocking(false).is_ok()
+            && be_impatient(&socket).is_ok()
+        {
+            self.clients.push(Client { socket, command: None, froze: false, gone: false });
+        }
+    }
+
+    /// What a command's client is owed, if it was the last.
+    fn hear_init(&mut self) -> io::Result<Option<Owed>> {
+        let Some((told, along)) = receive::<Told>(&self.runtime.init.socket)? else {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        };
+        match told {
+            Told::Spawned { id } => {
+                let along: Vec<_> = along.iter().map(AsFd::as_fd).collect();
+                self.answer(id, &Reply::Started, &along);
+            }
+            Told::NotSpawned { id, errno, step } => {
+                self.answer(id, &Reply::NotStarted { errno, step }, &[]);
+                return Ok(self.forget(id, None));
+            }
+            Told::Ended { id, end } => return Ok(self.forget(id, Some(end))),
+            Told::Stopped => {
+                for client in self.clients.iter_mut().filter(|client| client.froze) {
+                    client.gone |= send(&client.socket, &Reply::Done, &[]).is_err();
+                }
+            }
+            Told::Unmapped | Told::Ready { .. } | Told::Failed(_) => {}
+        }
+        Ok(None)
+    }
+
+    fn answer(&mut self, id: u64, reply: &Reply, along: &[std::os::fd::BorrowedFd<'_>]) {
+        if let Some(client) = self.clients.iter_mut().find(|client| client.runs(id)) {
+            client.gone |= send(&client.socket, reply, along).is_err();
+        }
+    }
+
+    /// A command has ended. If it was the last one its client is told when everything else has ended too.
+    fn forget(&mut self, id: u64, end: Option<End>) -> Option<Owed> {
+        let at = self.clients.iter().position(|client| client.runs(id))?;
+        let client = self.clients.remove(at);
+        let last = !self.clients.iter().any(|client| client.command.is_some());
+        match (end, last) {
+            (Some(end), true) => return Some(Owed { client: client.socket, end }),
+            (Some(end), false) => {
+                let _ = send(&client.socket, &Reply::Ended { end, report: None }, &[]);
+            }
+            // It never began, and has heard so.
+            (None, _) => self.clients.push(Client { command: None, ..client }),
+        }
+        None
+    }
+
+    fn hear_client(&mut self, at: usize) -> Option<Over> {
+        let request = receive::<Request>(&self.clients[at].socket);
+        let (request, along) = match request {
+            Ok(Some(heard)) => heard,
+            Ok(None) | Err(_) => {
+                self.clients[at].gone = true;
+                return None;
+            }
+        };
+        let answered = match request {
+            Request::Hello => self.say(at, &Reply::Hello { protocol: PROTOCOL, pid: std::process::id() }),
+            Request::Start(_) => self.say(at, &Reply::Ready(Box::new(self.runtime.ready.clone()))),
+            Request::Exec(exec) => self.exec(at, exec, &along),
+            Request::Signal(signal) => self.signal(at, signal),
+            Request::Freeze => self.freeze(at),
+            Request::Thaw => {
+                self.thaw(at);
+                self.say(at, &Reply::Done)
+            }
+            Request::Processes => {
+                let init = self.runtime.init.pid.as_raw_nonzero().get().cast_unsigned();
+                self.say(at, &Reply::Processes(processes::inside(init)))
+            }
+            Request::End => return Some(Over::Ended(End::Lost)),
+        };
+        self.clients[at].gone |= answered.is_err();
+        None
+    }
+
+    fn say(&self, at: usize, reply: &Reply) -> io::Result<()> {
+        send(&self.clients[at].socket, reply, &[])
+    }
+
+    fn exec(&mut self, at: usize, exec: Box<Exec>, along: &[OwnedFd]) -> io::Result<()> {
+        if self.clients[at].command.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.next_id += 1;
+        self.had_command = true;
+        let timeout = exec.timeout.or(self.runtime.ready.spec.limits.timeout);
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        self.clients[at].command = Some(Command { id: self.next_id, deadline });
+        let along: Vec<_> = along.iter().map(AsFd::as_fd).collect();
+        send(&self.runtime.init.socket, &Order::Spawn { id: self.next_id, exec }, &along)
+    }
+
+    fn signal(&self, at: usize, signal: i32) -> io::Result<()> {
+        match &self.clients[at].command {
+            Some(command) => send(&self.runtime.init.socket, &Order::Signal { id: command.id, signal }, &[]),
+            None => Ok(()),
+        }
+    }
+
+    fn freeze(&mut self, at: usize) -> io::Result<()> {
+        let frozen = self.clients.iter().any(|client| client.froze);
+        self.clients[at].froze = true;
+        match &self.runtime.group {
+            _ if frozen => self.say(at, &Reply::Done),
+            group if group.can_freeze() => match group.freeze() {
+                Ok(()) => self.say(at, &Reply::Done),
+                Err(error) => self.say(at, &Reply::Refused(error.into())),
+            },
+            // Init answers when everything stands still.
+            _ => send(&self.runtime.init.socket, &Order::Stop, &[]),
+        }
+    }
+
+    fn thaw(&mut self, at: usize) {
+        self.clients[at].froze = false;
+        if self.clients.iter().any(|client| client.froze) {
+            return;
+        }
+        match &self.runtime.group {
+            group if group.can_freeze() => drop(group.thaw()),
+            _ => drop(send(&self.runtime.init.socket, &Order::Continue, &[])),
+        }
+    }
+
+    /// Takes leave of clients that are gone: what they froze goes on, and what they started ends.
+    fn let_go(&mut self) {
+        while let Some(at) = self.clients.iter().position(|client| client.gone) {
+            if self.clients[at].froze {
+                self.thaw(at);
+            }
+            if self.clients[at].command.is_some() {
+                let _ = self.signal(at, Signal::KILL.as_raw());
+            }
+            self.clients.remove(at);
+        }
+    }
+
+    fn look_at_the_clock(&mut self) -> Option<Over> {
+        let now = Instant::now();
+        let late =
+            |client: &Client| client.command.as_ref().and_then(|c| c.deadline).is_some_and(|at| at <= now);
+        if self.clients.iter().any(late) {
+            return Some(Over::Ended(End::TimedOut));
+        }
+        if now.duration_since(self.last_look) >= LOOK {
+            self.last_look = now;
+            if self.reserve.is_touched(&self.runtime) {
+                return Some(Over::Ended(End::DiskLow));
+            }
+        }
+        let nobody = !self.clients.iter().any(|client| client.command.is_some());
+        (nobody && (self.had_command || self.clients.is_empty())).then_some(Over::Idle)
+    }
+
+    /// Ends everything inside, then tells whoever waits.
+    fn finish(mut self, (owed, over): (Option<Owed>, Over)) {
+        drop(self.runtime.proxy.take());
+        let report = Box::new(self.end_everything());
+        if let Some(Owed { client, end }) = owed {
+            let _ = send(&client, &Reply::Ended { end, report: Some(report.clone()) }, &[]);
+        }
+        let end = match over {
+            Over::Idle => End::Lost,
+            Over::Ended(end) => end,
+        };
+        for client in self.clients.iter() {
+            let reply = match client.command {
+                Some(_) => Reply::Ended { end, report: Some(report.clone()) },
+                None => Reply::Done,
+            };
+            let _ = send(&client.socket, &reply, &[]);
+        }
+    }
+
+    fn end_everything(&mut self) -> Report {
+        let runtime = &self.runtime;
+        let _ = std::fs::remove_file(runtime.directory.join("socket"));
+        if self.clients.iter().any(|client| client.froze) && runtime.group.can_freeze() {
+            // What is frozen cannot die.
+            let _ = runtime.group.thaw();
+        }
+        runtime.init.end();
+        let mut report = runtime.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        report.wall = runtime.started.elapsed();
+        report.use_resources(&runtime.group);
+        if let Some(upper) = &runtime.home_layer {
+            for path in home::written(upper, MAX_HOME_FILES) {
+                report.home_files.add(path.to_string_lossy().into_owned());
+            }
+        }
+        if runtime.group.remove().is_ok() {
+            let _ = std::fs::remove_file(runtime.directory.join(CGROUPS));
+        }
+        report
+    }
+}
+
+impl Client {
+    fn runs(&self, id: u64) -> bool {
+        self.command.as_ref().is_some_and(|command| command.id == id)
+    }
+}
+
+/// Space on the workspaces' filesystems that nobody inside may use up.
+struct Reserve {
+    bytes: u64,
+}
+
+impl Reserve {
+    /// As much as was asked for; where less than twice that is free already, half of what is.
+    fn of(runtime: &Runtime) -> Self {
+        let free = free(runtime).unwrap_or(0);
+        Self { bytes: runtime.ready.spec.disk_reserve.min(free / 2) }
+    }
+
+    fn is_touched(&self, runtime: &Runtime) -> bool {
+        self.bytes > 0 && free(runtime).is_some_and(|free| free < self.bytes)
+    }
+}
+
+fn free(runtime: &Runtime) -> Option<u64> {
+    let spaces = runtime
+        .ready
+        .spec
+        .workspaces
+        .iter()
+        .filter_map(|workspace| rustix::fs::statvfs(&workspace.from).ok());
+    spaces.map(|space| space.f_bavail * space.f_frsize).min()
+}

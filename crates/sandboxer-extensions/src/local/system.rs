@@ -1,0 +1,104 @@
+//! What no safe function is there for: a process made with namespaces of its own, a whole tree of mounts changed at once, and
+//! what a child does between fork and exec. Nothing else in this crate's runtime is unsafe.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use nix::libc;
+use nix::sched::CloneFlags;
+use rustix::process::Pid;
+
+/// What the mounts of a tree are to be besides what they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Attributes {
+    /// `MOUNT_ATTR_*` to set.
+    pub set: u64,
+    /// `MS_SLAVE` and the like; 0 leaves it.
+    pub propagation: u64,
+}
+
+/// Nothing on the mount can be written.
+pub(crate) const RDONLY: u64 = libc::MOUNT_ATTR_RDONLY;
+/// Nothing on it gives privileges or is a device.
+pub(crate) const TAME: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+/// What is unmounted outside is unmounted here.
+pub(crate) const FOLLOW: u64 = libc::MS_SLAVE;
+
+/// A copy of this process in new namespaces: `None` in the copy, its process id in the original. There must be one thread.
+pub(crate) fn fork_into(namespaces: CloneFlags) -> io::Result<Option<Pid>> {
+    let flags = libc::c_long::from(namespaces.bits() | libc::SIGCHLD);
+    // SAFETY: without CLONE_VM and with no stack given this is fork(2). The process has one thread, so no lock can be held by
+    // a thread that is missing in the copy.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        pid => Ok(i32::try_from(pid).ok().and_then(Pid::from_raw)),
+    }
+}
+
+/// Changes a mount: the one that `dir` is, where `path` is empty. With everything below it if `recursive`.
+pub(crate) fn change_mount(
+    dir: impl AsFd,
+    path: &Path,
+    recursive: bool,
+    wanted: Attributes,
+) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let attributes =
+        libc::mount_attr { attr_set: wanted.set, attr_clr: 0, propagation: wanted.propagation, userns_fd: 0 };
+    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is a string that ends with NUL, the structure is what its size says, and both outlive the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            dir.as_fd().as_raw_fd(),
+            path.as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Makes the command the leader of a session of its own; with `terminal`, its standard input (or whichever stream is one) is
+/// what controls that.
+pub(crate) fn lead_session(command: &mut Command, terminal: Option<i32>) {
+    let prepare = move || {
+        rustix::process::setsid()?;
+        if let Some(stream) = terminal {
+            // SAFETY: a standard stream is open for as long as the closure runs.
+            let stream = unsafe { std::os::fd::BorrowedFd::borrow_raw(stream) };
+            rustix::process::ioctl_tiocsctty(stream)?;
+        }
+        Ok(())
+    };
+    // SAFETY: the closure makes system calls and nothing else: it takes no lock and allocates nothing.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// Switches the loopback device of this network namespace on.
+pub(crate) fn bring_up_loopback() -> io::Result<()> {
+    let socket = rustix::net::socket_with(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )?;
+    // SAFETY: all zeroes is a value of every field of the structure.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = from.cast_signed();
+    }
+    let up = libc::IFF_UP | libc::IFF_RUNNING;
+    request.ifr_ifru.ifru_flags = libc::c_short::try_from(up).unwrap_or(libc::c_short::MAX);
+    // SAFETY: the request is what SIOCSIFFLAGS wants, and outlives the call.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
