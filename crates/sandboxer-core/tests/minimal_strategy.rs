@@ -109,6 +109,7 @@ fn open(home: &Path, memory: &Arc<Memory>) -> SandboxManager {
         cancel: CancelFlag::default(),
         on_removal: Arc::new(|_| {}),
         program: None,
+        runtime: Arc::new(sandboxer_core::contract::NothingRuns),
         remove_tree: |path| std::fs::remove_dir_all(path).map_err(|error| Error::io("remove", path, error)),
     })
     .unwrap()

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use sandboxer_core::Result;
 use sandboxer_core::config::{Settings, register_custom_strategies};
-use sandboxer_core::contract::{CancelFlag, LocalPermissions, NoProgress, PermissionService, Progress};
+use sandboxer_core::contract::{CancelFlag, LocalPermissions, NoProgress, NothingRuns, PermissionService, Progress, Runtime};
 use sandboxer_core::registry::{StrategyOptions, StrategyRegistry};
 use sandboxer_core::service::{ManagerParts, SandboxManager};
 use sandboxer_core::types::ResourceTypes;
+use sandboxer_extensions::local::Runtimes;
 use sandboxer_strategies::{copy_on_write, filesystem_copy, git_worktree, none, overlay};
 use serde_json::json;
 
@@ -91,6 +92,7 @@ pub fn resource_types(files: &[PathBuf]) -> Result<ResourceTypes> {
 /// A manager over the state in `setup.home`. Opening it does not recover: callers do that first.
 pub fn open(setup: Setup) -> Result<SandboxManager> {
     SandboxManager::open(ManagerParts {
+        runtime: runtime(&setup.home, setup.program.as_deref()),
         registry: registry(&setup.settings)?,
         types: resource_types(&setup.type_files)?,
         home: setup.home,
@@ -102,6 +104,14 @@ pub fn open(setup: Setup) -> Result<SandboxManager> {
         program: setup.program,
         remove_tree: overlay::remove_workspace,
     })
+}
+
+/// What runs in sandboxes, where there is a program to start it from.
+fn runtime(home: &Path, program: Option<&Path>) -> Arc<dyn Runtime> {
+    match program {
+        Some(program) => Arc::new(Runtimes::new(home, program)),
+        None => Arc::new(NothingRuns),
+    }
 }
 
 /// Whether there is any state in `home`: without it there is no sandbox, and a listing need not open a thing.

@@ -1,11 +1,13 @@
-//! What the parts promise one another: strategies, resource handlers, permissions, progress.
+//! What the parts promise one another: strategies, resource handlers, permissions, progress, what runs.
 
 mod handler;
 mod permission;
 mod progress;
+mod runtime;
 mod strategy;
 
 pub use handler::ResourceHandler;
 pub use permission::{LocalPermissions, PermissionService};
 pub use progress::{CancelFlag, NoProgress, Progress};
+pub use runtime::{NothingRuns, Quiet, Runtime};
 pub use strategy::{Capabilities, METHODS, SandboxStrategy};

@@ -48,7 +48,7 @@ impl CheckpointService<'_> {
             names::check("checkpoint", name)?;
         }
         self.manager.permit_on(target, "checkpoint")?;
-        let (_lock, target) = self.manager.lock_open(target)?;
+        let (_still, target) = self.manager.lock_still(target)?;
         self.check_ability(&target)?;
         let record = self.next_record(&target, name)?;
         let places: Vec<PathBuf> =
@@ -122,7 +122,7 @@ impl CheckpointService<'_> {
     /// Brings a checkpoint back in every workspace of the target.
     pub fn restore(&self, target: &Target, name: &str) -> Result<RollbackResults> {
         self.manager.permit_on(target, "restore")?;
-        let (_lock, target) = self.manager.lock_open(target)?;
+        let (_still, target) = self.manager.lock_still(target)?;
         let record = self.get(&target, name)?;
         check_covered(&target, &record)?;
         let one = |w: &Workspace| self.manager.strategy_of(w)?.restore_checkpoint(&w.sandbox_ref, &record.id);

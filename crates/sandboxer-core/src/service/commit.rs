@@ -69,7 +69,7 @@ impl SandboxManager {
     ) -> Result<TargetCommit> {
         check_request(target, request)?;
         self.permit_on(target, "commit")?;
-        let (_lock, target) = self.lock_open(target)?;
+        let (_still, target) = self.lock_still(target)?;
         self.check_abilities(&target, request, dry_run)?;
         self.check_paths(&target, &request.paths)?;
         let mut details =

@@ -73,7 +73,7 @@ impl SandboxManager {
     pub fn rollback(&self, target: &Target, paths: &[RelPath]) -> Result<RollbackResults> {
         paths_need_one_workspace(target, paths)?;
         self.permit_on(target, "rollback")?;
-        let (_lock, target) = self.lock_open(target)?;
+        let (_still, target) = self.lock_still(target)?;
         for workspace in target.workspaces.iter().filter(|_| !paths.is_empty()) {
             self.check_scoped_rollback(workspace)?;
         }

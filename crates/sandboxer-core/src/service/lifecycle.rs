@@ -77,6 +77,7 @@ impl SandboxManager {
 
     /// Removes a sandbox whose lock the caller holds.
     pub(super) fn destroy_locked(&self, sandbox: &Sandbox) -> Result<()> {
+        self.parts.runtime.end(&sandbox.id)?;
         let operation = new_operation(&sandbox.id, "destroy", json!({}));
         self.store.begin_in_state(&sandbox.id, SandboxState::Destroying, &operation)?;
         self.cleanup_workspaces(sandbox).map_err(|error| self.log_failure(&operation, error))?;
@@ -164,6 +165,7 @@ impl SandboxManager {
     pub fn gc(&self, uncommitted: Uncommitted, dry_run: bool) -> Result<GcReport> {
         if !dry_run {
             self.recover()?;
+            self.parts.runtime.sweep()?;
         }
         let mut report = self.end_expired(uncommitted, dry_run)?;
         self.remove_orphans(None, dry_run, &mut report)?;

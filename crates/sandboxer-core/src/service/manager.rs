@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::lock::{InUse, SandboxLock};
 use super::{Consumer, Operation, Sandbox, Target, Workspace};
 use crate::config::Settings;
-use crate::contract::{CancelFlag, Capabilities, PermissionService, Progress, SandboxStrategy};
+use crate::contract::{CancelFlag, Capabilities, PermissionService, Progress, Quiet, Runtime, SandboxStrategy};
 use crate::model::{OpId, SandboxId};
 use crate::registry::{StrategyContext, StrategyRegistry};
 use crate::store::{OperationEnd, Store, now};
@@ -36,6 +36,8 @@ pub struct ManagerParts {
     pub on_removal: Arc<dyn Fn(&str) + Send + Sync>,
     /// The program that keepers are started from.
     pub program: Option<PathBuf>,
+    /// What runs in sandboxes.
+    pub runtime: Arc<dyn Runtime>,
     /// Removes a file, or a directory with everything in it, following no link, however deep it is. Missing is fine.
     pub remove_tree: fn(&Path) -> Result<()>,
 }
@@ -158,6 +160,13 @@ impl SandboxManager {
         Ok((lock, Target { sandbox, workspaces }))
     }
 
+    /// The same, with whatever runs in the sandbox held still: what is looked at is then what is committed, kept or replaced.
+    pub(super) fn lock_still(&self, target: &Target) -> Result<(Still, Target)> {
+        let (lock, target) = self.lock_open(target)?;
+        let quiet = self.parts.runtime.quiesce(&target.sandbox.id)?;
+        Ok((Still { _quiet: quiet, _lock: lock }, target))
+    }
+
     /// Logs `work`: that it begins, before it does, and how it ended.
     pub(super) fn logged<T>(
         &self,
@@ -183,6 +192,13 @@ impl SandboxManager {
         let _ = self.store.end(&failure(operation, &error));
         error
     }
+}
+
+/// A sandbox that is locked, and in which nothing moves.
+#[must_use]
+pub(super) struct Still {
+    _quiet: Option<Quiet>,
+    _lock: SandboxLock,
 }
 
 /// A sandbox's own strategy was registered when it was made, so it is the configuration that is missing, not a name that

@@ -27,7 +27,7 @@ impl SandboxManager {
     /// Moves every workspace of the target onto what its resource is now.
     pub fn refresh(&self, target: &Target) -> Result<Vec<(String, Refreshed)>> {
         self.permit_on(target, "refresh")?;
-        let (_lock, target) = self.lock_open(target)?;
+        let (_still, target) = self.lock_still(target)?;
         for workspace in &target.workspaces {
             self.check_refreshes(workspace).map_err(in_workspace(&target.sandbox, workspace))?;
         }

@@ -65,7 +65,7 @@ impl SandboxManager {
     fn undo_open(&self, operation: &Operation) -> Result<Undone> {
         let target = self.target_of_operation(operation)?;
         self.permit_on(&target, "undo")?;
-        let (_lock, target) = self.lock_open(&target)?;
+        let (_still, target) = self.lock_still(&target)?;
         // Somebody may have taken it back while we waited.
         let operation = self.find_operation(operation.id.as_str())?;
         check_undoable(&operation)?;
@@ -103,7 +103,7 @@ impl SandboxManager {
     /// Parks again what was taken up for an undo that came to nothing.
     fn put_back(&self, sandbox: &Sandbox, pinned: bool) -> Result<()> {
         let target = Target { sandbox: sandbox.clone(), workspaces: sandbox.workspaces.clone() };
-        let (_lock, target) = self.lock_open(&target)?;
+        let (_still, target) = self.lock_still(&target)?;
         self.park_locked(&target, self.pending(&target), "an undo came to nothing")?;
         self.pin_parked(sandbox, pinned)
     }

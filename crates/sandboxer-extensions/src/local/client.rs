@@ -10,6 +10,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use sandboxer_core::contract::{Quiet, Runtime};
+use sandboxer_core::model::SandboxId;
 use sandboxer_core::{Error, Result};
 
 use super::limits::remove_paths;
@@ -286,5 +288,19 @@ fn clear(directory: &Path) -> Result<()> {
     match std::fs::remove_file(&list) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", &list, e)),
         _ => Ok(()),
+    }
+}
+
+impl Runtime for Runtimes {
+    fn quiesce(&self, sandbox: &SandboxId) -> Result<Option<Quiet>> {
+        Ok(self.freeze(sandbox.as_str())?.map(|frozen| Box::new(frozen) as Quiet))
+    }
+
+    fn end(&self, sandbox: &SandboxId) -> Result<()> {
+        Self::end(self, sandbox.as_str())
+    }
+
+    fn sweep(&self) -> Result<Vec<String>> {
+        Self::sweep(self)
     }
 }

@@ -159,6 +159,7 @@ impl GitWorktree {
     /// The ref, in this strategy's name and with what there is to tell.
     pub(super) fn dressed(&self, made: SandboxRef, spec: &GitSpec) -> SandboxRef {
         let recalled = home_of(&made).map(|home| recalled(&home)).unwrap_or_default();
+        let objects = home_of(&made).map(|home| place(&home).join(ORIGINAL)).unwrap_or_default();
         let told = json!({
             "branch": spec.branch,
             "base": spec.base,
@@ -168,6 +169,7 @@ impl GitWorktree {
         SandboxRef { strategy_name: self.name.clone(), ..made }
             .with("git", told)
             .with_path("recalled", &recalled)
+            .with_path("exposes", &objects)
     }
 }
 
@@ -198,6 +200,9 @@ fn spec_of(checkout: &Checkout, wanted: &Wanted<'_>, resource: &Resource) -> Res
     })
 }
 
+/// The link to the objects of the user's repository, which the private one goes through. Whoever shows a workspace elsewhere shows it too.
+const ORIGINAL: &str = "original";
+
 /// What a private repository is made from.
 struct Sowing<'a> {
     checkout: &'a Checkout,
@@ -212,7 +217,7 @@ impl Sowing<'_> {
         let (spec, place) = (self.spec, place(home));
         std::fs::create_dir_all(&place).map_err(|e| Error::io("create directory", &place, e))?;
         let ledger = Ledger::create(&place, &spec.repository)?;
-        let objects = place.join("original");
+        let objects = place.join(ORIGINAL);
         // A link, so that another view of the filesystem can put the objects in its place.
         std::os::unix::fs::symlink(spec.repository.objects(), &objects)
             .or_else(|e| if e.kind() == std::io::ErrorKind::AlreadyExists { Ok(()) } else { Err(e) })

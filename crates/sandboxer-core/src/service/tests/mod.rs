@@ -70,6 +70,7 @@ impl World {
             permissions: Arc::new(LocalPermissions),
             progress: Arc::new(NoProgress),
             cancel: self.cancel.clone(),
+            runtime: Arc::new(crate::contract::NothingRuns),
             remove_tree,
         }
     }
