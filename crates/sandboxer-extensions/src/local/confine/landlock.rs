@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use ::landlock::{
-    ABI, Access, AccessFs, BitFlags, LandlockStatus as Kernel, PathBeneath, PathFd, RestrictionStatus,
-    Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, LandlockStatus as Kernel, PathBeneath, PathFd,
+    RestrictionStatus, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus,
+    Scope,
 };
 use serde::{Deserialize, Serialize};
 
@@ -55,8 +56,16 @@ pub fn restrict(
     }
 }
 
+/// Before the second version nothing can be moved to another directory, not even where everything is allowed, and no build works.
+/// So that right is required: without it nothing is enforced.
 fn ruleset() -> Result<RulesetCreated, RulesetError> {
-    Ruleset::default().handle_access(AccessFs::from_all(NEWEST))?.scope(Scope::from_all(NEWEST))?.create()
+    Ruleset::default()
+        .set_compatibility(CompatLevel::SoftRequirement)
+        .handle_access(AccessFs::Refer)?
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .scope(Scope::from_all(NEWEST))?
+        .create()
 }
 
 fn with_rules(created: RulesetCreated, writable: &[PathBuf]) -> Result<RulesetCreated, Step> {
@@ -77,8 +86,6 @@ fn with_rule(ruled: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> 
 
 fn in_force(status: &RestrictionStatus) -> LandlockStatus {
     match (&status.landlock, &status.ruleset) {
-        // Before the second version nothing could be moved to another directory, not even where everything is allowed: the
-        // library rather enforces nothing then, since it is told that moving is to be possible.
         (Kernel::Available { .. }, RulesetStatus::NotEnforced) => {
             LandlockStatus::Absent("this kernel's Landlock is too old (Linux 5.19 is needed)".to_owned())
         }
