@@ -116,6 +116,8 @@ impl Runtimes {
             .stderr(Stdio::null())
             .spawn()
             .map_err(failed)?;
+        // It holds the other end, whose closing is how we hear of a death.
+        drop(command);
         let asked = send(&ours, &Request::Start(Box::new(spec.clone())), &[]).and_then(|()| hear(&ours));
         match asked {
             Ok(Reply::Ready(ready)) => {

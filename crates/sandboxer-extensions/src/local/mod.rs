@@ -25,7 +25,7 @@ mod wire;
 pub use client::{Attached, Frozen, Runtimes, Started};
 pub use refusal::Refusal;
 pub use report::{Confined, Process, Ready, Report, Told};
-pub use running::{Command, Outcome, Running};
+pub use running::{Command, Outcome, Running, Signals};
 pub use spec::{Bind, Isolation, Limits, Network, Spec};
 pub use supervisor::supervise_if_asked;
 pub use wire::End;

@@ -15,6 +15,8 @@ pub const REFUSED: u8 = 5;
 /// The isolation that was asked for is not to be had here.
 pub const UNAVAILABLE: u8 = 6;
 
+/// `run`: the command took longer than it may.
+pub const RUN_TIMED_OUT: u8 = 124;
 /// `run`: our own failure, as opposed to the command's.
 pub const RUN_FAILED: u8 = 125;
 /// `run`: the command is there but cannot be executed.
@@ -28,7 +30,7 @@ pub const INTERRUPTED: u8 = 130;
 
 /// Every constant with its name, for the test that compares them with the documentation.
 #[cfg(test)]
-pub const ALL: [(u8, &str); 12] = [
+pub const ALL: [(u8, &str); 13] = [
     (OK, "fine"),
     (ERROR, "error"),
     (USAGE, "usage"),
@@ -36,6 +38,7 @@ pub const ALL: [(u8, &str); 12] = [
     (NOT_FOUND, "not found"),
     (REFUSED, "refused"),
     (UNAVAILABLE, "unavailable"),
+    (RUN_TIMED_OUT, "timed out"),
     (RUN_FAILED, "run failed"),
     (RUN_NOT_EXECUTABLE, "not executable"),
     (RUN_NOT_FOUND, "not found"),

@@ -6,6 +6,7 @@
 mod child;
 mod commands;
 mod conflicts;
+mod contained;
 mod diffs;
 mod error;
 mod exit;

@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use super::commit;
 use super::create::{ConsumerArgs, location};
-use crate::cli::child::{self, Ended, Job};
+use crate::cli::child::Ended;
+use crate::cli::contained;
 use crate::cli::conflicts::{self, Attempt, ConflictArgs};
 use crate::cli::diffs;
 use crate::cli::error::{CliError, Kind};
@@ -188,15 +189,41 @@ impl Run {
         let directory = self.session.manager.sandbox_path(&self.target).map_err(|e| ours(e.into()))?;
         self.session.manager.mark_active(&self.target).map_err(|e| ours(e.into()))?;
         let sandbox_id = self.target.sandbox.id.as_str();
-        let job =
-            Job { command: &args.command, directory: &directory, sandbox_id, output_to_stderr: app.ui.json };
-        let ended = child::run(&job);
+        let _ = directory;
+        let ended = self.execute_contained(app, args, sandbox_id);
         // A Ctrl-C was for the command, which has heard it.
         self.session.signals.forget();
         if ended.is_err() {
             self.remove_if_disposable()?;
         }
         ended
+    }
+
+    fn execute_contained(&self, app: &App, args: &Args, sandbox_id: &str) -> Result<Ended, CliError> {
+        let spec = contained::spec(&self.session, &self.target)?;
+        let program = std::env::current_exe().map_err(|e| ours(Error::io("find", "this program", e).into()))?;
+        let attached = contained::attach(&self.session, &program, &spec)?;
+        let directory = self.workspace().resource.path().to_path_buf();
+        let mut environment: Vec<_> = std::env::vars_os().collect();
+        environment.push(("SANDBOX_ID".into(), sandbox_id.into()));
+        environment.push(("SANDBOX_PATH".into(), directory.clone().into()));
+        environment.push(("PWD".into(), directory.clone().into()));
+        let ended = contained::run(
+            attached,
+            &contained::Job {
+                command: &args.command,
+                directory: &directory,
+                sandbox_id,
+                output_to_stderr: app.ui.json,
+                environment,
+                timeout: None,
+            },
+        )?;
+        let signal = match ended.end {
+            sandboxer_extensions::local::End::Killed(signal) => Some(signal),
+            _ => None,
+        };
+        Ok(Ended { code: ended.code(), signal, we_were_told_to_end: ended.we_were_told_to_end })
     }
 
     /// Shows the difference and does with it what the flags or the user say.
