@@ -43,9 +43,10 @@ pub fn supervise_if_asked() {
 /// Takes the first client from standard input, and nothing else from whoever started us.
 fn first_client() -> io::Result<UnixStream> {
     let client = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    close_all_but(&client)?;
     let null = fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
-    close_all_but(&client)?;
+    drop(null);
     let _ = rustix::thread::set_name(c"sandbox-runtime");
     let _ = setsid();
     umask(Mode::from_raw_mode(0o077));
