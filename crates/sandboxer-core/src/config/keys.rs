@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::duration::{parse_duration, parse_ttl};
+use super::run::RunSetting;
 use super::settings::{CustomStrategy, Durability, MinFree, Settings};
 use super::size::parse_size;
 use super::yaml::nearest_word;
@@ -38,6 +39,17 @@ pub const KEYS: &[Key] = &[
     key("copy.threads", Some("SANDBOXER_THREADS"), false),
     key("overlay.durability", Some("SANDBOXER_OVERLAY_DURABILITY"), true),
     key("project", Some("SANDBOXER_PROJECT"), false),
+    key("run.allow_hosts", Some("SANDBOXER_ALLOW_HOSTS"), false),
+    key("run.cpus", Some("SANDBOXER_CPUS"), true),
+    key("run.disk_reserve", Some("SANDBOXER_DISK_RESERVE"), false),
+    key("run.env", Some("SANDBOXER_ENV"), false),
+    key("run.hide", Some("SANDBOXER_HIDE"), true),
+    key("run.isolation", Some("SANDBOXER_ISOLATION"), true),
+    key("run.memory", Some("SANDBOXER_MEMORY"), true),
+    key("run.network", Some("SANDBOXER_NETWORK"), true),
+    key("run.pids", Some("SANDBOXER_PIDS"), true),
+    key("run.show", Some("SANDBOXER_SHOW"), false),
+    key("run.timeout", Some("SANDBOXER_TIMEOUT"), true),
     key("sandbox.custom_strategies", None, false),
     key("sandbox.default_ttl", Some("SANDBOXER_DEFAULT_TTL"), true),
     key("sandbox.strategy", Some("SANDBOXER_STRATEGY"), true),
@@ -71,6 +83,7 @@ pub(super) enum Setting {
     Durability(Durability),
     ActorType(String),
     Project(String),
+    Run(RunSetting),
 }
 
 impl Setting {
@@ -92,6 +105,7 @@ impl Setting {
             Self::Durability(_) => "overlay.durability",
             Self::ActorType(_) => "actor_type",
             Self::Project(_) => "project",
+            Self::Run(setting) => setting.key(),
         }
     }
 
@@ -117,12 +131,12 @@ impl Setting {
                     "sandbox.custom_strategies is set in the user's configuration file only",
                 ));
             }
-            other => return Err(unknown_key(other)),
+            other => Self::Run(RunSetting::from_text(other, text)?.ok_or_else(|| unknown_key(other))?),
         })
     }
 
-    /// Puts the value where it belongs. Patterns to exclude and policies add up over the layers, since being laxer
-    /// than another layer asked for is never what was meant; everything else replaces what was there.
+    /// Puts the value where it belongs. Patterns to exclude, policies and what is hidden add up over the layers, since being
+    /// laxer than another layer asked for is never what was meant; everything else replaces what was there.
     pub(super) fn apply(self, settings: &mut Settings, origin: &str) {
         let key = self.key();
         match self {
@@ -147,12 +161,17 @@ impl Setting {
             Self::Durability(durability) => settings.durability = durability,
             Self::ActorType(actor_type) => settings.actor_type = Some(actor_type),
             Self::Project(project) => settings.project = Some(project),
+            Self::Run(setting) => {
+                if setting.apply(&mut settings.run) {
+                    return also_decided(settings, key, origin);
+                }
+            }
         }
         settings.origins.insert(key.to_owned(), origin.to_owned());
     }
 }
 
-fn add<T: PartialEq>(values: &mut Vec<T>, more: Vec<T>) {
+pub(super) fn add<T: PartialEq>(values: &mut Vec<T>, more: Vec<T>) {
     for value in more {
         if !values.contains(&value) {
             values.push(value);
@@ -224,7 +243,7 @@ fn durability(text: &str) -> Result<Durability> {
     })
 }
 
-fn unknown_key(name: &str) -> Error {
+pub(super) fn unknown_key(name: &str) -> Error {
     let names: Vec<String> = KEYS.iter().map(|key| key.name.to_owned()).collect();
     let hint = resolve::nearest(name, names.iter()).first().map(|near| format!("did you mean {near:?}?"));
     Error::Usage { message: format!("unknown key {name:?}"), hint }
@@ -259,6 +278,17 @@ mod tests {
             ("overlay.durability", "strict"),
             ("actor_type", "agt"),
             ("project", "shop"),
+            ("run.isolation", "strict"),
+            ("run.network", "host"),
+            ("run.allow_hosts", "api.example.com:443,*.crates.io"),
+            ("run.hide", "~/.secrets:/etc/private"),
+            ("run.show", "~/.npmrc"),
+            ("run.env", "DOCKER_HOST:KUBECONFIG"),
+            ("run.memory", "2G"),
+            ("run.pids", "512"),
+            ("run.cpus", "1.5"),
+            ("run.timeout", "10m"),
+            ("run.disk_reserve", "2%"),
         ];
         for (key, text) in table {
             assert_eq!(Setting::from_text(key, text).unwrap().key(), key);

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::config::Durability;
+use crate::config::{Durability, Isolation, NetworkAccess};
 use jiff::SignedDuration;
 use std::time::Duration;
 
@@ -101,20 +101,27 @@ fn an_untrusted_project_may_tighten() {
 sandbox: {strategy: filesystem_copy, default_ttl: 1h}
 copy: {exclude: [target]}
 overlay: {durability: strict}
+run: {isolation: strict, network: none, hide: [~/theirs], memory: 1G, timeout: 1m}
 ";
-    let place = place(user, project);
+    let user = format!("{user}run: {{network: host, hide: [/mine], memory: 2G, pids: 9}}\n");
+    let place = place(&user, project);
     let settings = place.load().unwrap();
     assert_eq!(settings.sandbox_strategy.as_deref(), Some("filesystem_copy"));
     assert_eq!(settings.default_ttl, Some(SignedDuration::from_hours(1)));
     assert_eq!(settings.exclude, [".env", "target"]);
     assert_eq!(settings.durability, Durability::Strict);
+    assert_eq!(settings.run.isolation, Isolation::Strict);
+    assert_eq!(settings.run.network, NetworkAccess::None);
+    assert_eq!(settings.run.hide, ["/mine", "~/theirs"]);
+    assert_eq!((settings.run.memory, settings.run.pids), (Some(1 << 30), Some(9)));
     assert_eq!(settings.untrusted_strategy, place.layers.project_file);
     assert!(settings.origin("sandbox.strategy").starts_with("untrusted project file /"));
 }
 
 #[test]
 fn an_untrusted_project_may_do_nothing_else() {
-    let user = "sandbox:\n  default_ttl: 2h\n  custom_strategies:\n    direct: {module: \"builtin:none\"}\n";
+    let user = "sandbox:\n  default_ttl: 2h\n  custom_strategies:\n    direct: {module: \"builtin:none\"}\n\
+                run: {memory: 1G, pids: 100, cpus: 1.5, timeout: 1m}\n";
     let table = [
         ("sandbox: {strategy: none}\n", "sandbox.strategy"),
         ("sandbox: {strategy: direct}\n", "sandbox.strategy"),
@@ -125,6 +132,16 @@ fn an_untrusted_project_may_do_nothing_else() {
         ("copy: {include: [\"**\"]}\n", "copy.include"),
         ("copy: {threads: 256}\n", "copy.threads"),
         ("overlay: {durability: volatile}\n", "overlay.durability"),
+        ("run: {isolation: files}\n", "run.isolation"),
+        ("run: {network: host}\n", "run.network"),
+        ("run: {allow_hosts: [evil.example]}\n", "run.allow_hosts"),
+        ("run: {show: [~/.ssh]}\n", "run.show"),
+        ("run: {env: [AWS_SECRET_ACCESS_KEY]}\n", "run.env"),
+        ("run: {memory: 2G}\n", "run.memory"),
+        ("run: {pids: 101}\n", "run.pids"),
+        ("run: {cpus: 1.6}\n", "run.cpus"),
+        ("run: {timeout: 2m}\n", "run.timeout"),
+        ("run: {disk_reserve: 0%}\n", "run.disk_reserve"),
         ("actor_type: adm\n", "actor_type"),
         ("project: theirs\n", "project"),
     ];

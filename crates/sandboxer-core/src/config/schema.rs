@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::keys::{self, Setting};
+use super::run::RunSetting;
 use super::settings::CustomStrategy;
 use super::yaml;
 use crate::{Error, Result};
@@ -26,6 +27,7 @@ struct Document {
     copy: Option<CopySection>,
     overlay: Option<OverlaySection>,
     commit: Option<CommitSection>,
+    run: Option<RunSection>,
     actor_type: Option<Spanned<String>>,
     project: Option<Spanned<String>>,
 }
@@ -68,6 +70,22 @@ struct CommitSection {
     policy: Option<Spanned<String>>,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RunSection {
+    isolation: Option<Spanned<String>>,
+    network: Option<Spanned<String>>,
+    allow_hosts: Option<Spanned<Vec<String>>>,
+    hide: Option<Spanned<Vec<String>>>,
+    show: Option<Spanned<Vec<String>>>,
+    env: Option<Spanned<Vec<String>>>,
+    memory: Option<Spanned<String>>,
+    pids: Option<Spanned<u64>>,
+    cpus: Option<Spanned<f64>>,
+    timeout: Option<Spanned<String>>,
+    disk_reserve: Option<Spanned<String>>,
+}
+
 /// Everything that `text`, the content of `file`, sets.
 pub(super) fn parse(text: &str, file: &Path) -> Result<Vec<Entry>> {
     let document = yaml::parse::<Document>(text, file).map_err(|error| keyed(error, text))?;
@@ -93,6 +111,7 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<Vec<Entry>> {
     entries.text("commit.policy", document.commit.unwrap_or_default().policy)?;
     entries.text("copy.keep_base", copy.keep_base)?;
     entries.text("overlay.durability", document.overlay.unwrap_or_default().durability)?;
+    entries.run(document.run.unwrap_or_default())?;
     entries.text("actor_type", document.actor_type)?;
     entries.text("project", document.project)?;
     Ok(entries.found)
@@ -114,6 +133,30 @@ struct Entries<'a> {
 impl Entries<'_> {
     fn text(&mut self, key: &str, value: Option<Spanned<String>>) -> Result<()> {
         self.add(key, value, |text| Setting::from_text(key, &text))
+    }
+
+    fn run(&mut self, run: RunSection) -> Result<()> {
+        self.text("run.isolation", run.isolation)?;
+        self.text("run.network", run.network)?;
+        self.list("run.allow_hosts", run.allow_hosts)?;
+        self.list("run.hide", run.hide)?;
+        self.list("run.show", run.show)?;
+        self.list("run.env", run.env)?;
+        self.text("run.memory", run.memory)?;
+        self.number("run.pids", run.pids)?;
+        self.number("run.cpus", run.cpus)?;
+        self.text("run.timeout", run.timeout)?;
+        self.text("run.disk_reserve", run.disk_reserve)
+    }
+
+    fn number(&mut self, key: &str, value: Option<Spanned<impl ToString>>) -> Result<()> {
+        self.add(key, value, |number| Setting::from_text(key, &number.to_string()))
+    }
+
+    fn list(&mut self, key: &str, value: Option<Spanned<Vec<String>>>) -> Result<()> {
+        self.add(key, value, |list| {
+            RunSetting::from_list(key, list)?.map(Setting::Run).ok_or_else(|| keys::unknown_key(key))
+        })
     }
 
     fn add<T>(
@@ -202,6 +245,18 @@ overlay:
   durability: strict
 commit:
   policy: /etc/policy.yaml
+run:
+  isolation: strict
+  network: none
+  allow_hosts: [\"api.example.com:443\"]
+  hide: [~/.secrets]
+  show: [~/.npmrc]
+  env: [DOCKER_HOST]
+  memory: 2G
+  pids: 512
+  cpus: 2
+  timeout: 10m
+  disk_reserve: 2%
 actor_type: agt
 project: shop
 ";
@@ -266,6 +321,8 @@ project: shop
             ("state:\n  scratch: here\n", 2, "state.scratch: \"here\" is not an absolute path"),
             ("overlay:\n  durability: none\n", 2, "overlay.durability: \"none\" is not a durability"),
             ("sandbox:\n  stratgy: none\n", 2, "unknown key \"stratgy\""),
+            ("run:\n  pids: 0\n", 2, "run.pids: \"0\" is not a number of processes from 1 to 4194304"),
+            ("run:\n  env: [A=1]\n", 2, "run.env: \"A=1\" is not the name of a variable"),
         ];
         for (text, line, message) in table {
             assert_eq!(complaint(text), (Some(line), message.to_owned()));
@@ -280,6 +337,7 @@ project: shop
             ("copy:\n  exclude: []\n  threads: lots\n", "copy.threads: "),
             ("sandbox:\n  strategy: 12\n", "sandbox.strategy: "),
             ("# first\nproject: [a]\n", "project: "),
+            ("run:\n  cpus: all\n", "run.cpus: "),
         ] {
             let (_, message) = complaint(text);
             assert!(message.starts_with(key) && message.len() > key.len(), "{text:?}: {message}");

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::keys::KEYS;
+use super::run::RunSettings;
 use super::size::parse_size;
 use crate::{Error, Result};
 
@@ -132,6 +133,8 @@ pub struct Settings {
     pub actor_type: Option<String>,
     /// `project`: the calling project's id.
     pub project: Option<String>,
+    /// Everything below `run`: how commands are contained.
+    pub run: RunSettings,
     /// For each key, the layer that decided, in words.
     pub origins: BTreeMap<String, String>,
     /// The untrusted project file that chose [`Self::sandbox_strategy`], if one did. Resolution then refuses a
@@ -157,6 +160,7 @@ impl Default for Settings {
             policies: Vec::new(),
             actor_type: None,
             project: None,
+            run: RunSettings::default(),
             origins: KEYS.iter().map(|key| (key.name.to_owned(), "default".to_owned())).collect(),
             untrusted_strategy: None,
         }

@@ -25,6 +25,7 @@ pub(super) fn check(entry: &Entry, so_far: &Settings, file: &Path) -> Result<()>
         Setting::Durability(Durability::Volatile) => {
             Some("lets a sandbox lose what was written last when the machine goes down".to_owned())
         }
+        Setting::Run(setting) => setting.loosens(&so_far.run).map(str::to_owned),
         _ => None,
     };
     match complaint {

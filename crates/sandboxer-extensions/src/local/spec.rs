@@ -6,18 +6,7 @@ use std::time::Duration;
 use sandboxer_keeper::paths;
 use serde::{Deserialize, Serialize};
 
-/// How much is kept from a command.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Isolation {
-    /// Everything that this program knows of, and no second best.
-    Strict,
-    /// Nothing outside the workspace can be written, no credential read and no network reached.
-    #[default]
-    Standard,
-    /// Only the workspace's files.
-    Files,
-}
+pub use sandboxer_core::config::Isolation;
 
 /// What of the network a command can reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

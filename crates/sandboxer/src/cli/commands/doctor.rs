@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use sandboxer::wiring::{self, Setup};
-use sandboxer_core::config::{KEYS, Settings};
+use sandboxer_core::config::{KEYS, RunSettings, Settings};
 use sandboxer_core::service::{Sandbox, SandboxManager};
 use sandboxer_strategies::git_worktree;
 use serde::Serialize;
@@ -278,6 +278,24 @@ fn value_of(settings: &Settings, key: &str) -> Option<String> {
         "sandbox.strategy" => settings.sandbox_strategy.clone(),
         "state.lock_wait" => Some(output::span(settings.lock_wait.as_secs() as i64)),
         "state.scratch" => settings.scratch.as_ref().map(|path| path.display().to_string()),
+        _ => run_value_of(&settings.run, key),
+    }
+}
+
+fn run_value_of(run: &RunSettings, key: &str) -> Option<String> {
+    let list = |items: &[String], separator: &str| (!items.is_empty()).then(|| items.join(separator));
+    match key {
+        "run.isolation" => Some(run.isolation.as_str().to_owned()),
+        "run.network" => Some(run.network.as_str().to_owned()),
+        "run.allow_hosts" => list(&run.allow_hosts, ","),
+        "run.hide" => list(&run.hide, ":"),
+        "run.show" => list(&run.show, ":"),
+        "run.env" => list(&run.env, ":"),
+        "run.memory" => run.memory.map(output::size),
+        "run.pids" => run.pids.map(|count| count.to_string()),
+        "run.cpus" => run.cpus.map(|cpus| cpus.to_string()),
+        "run.timeout" => run.timeout.map(|time| output::span(time.as_secs() as i64)),
+        "run.disk_reserve" => Some(run.disk_reserve.to_string()),
         _ => None,
     }
 }
@@ -334,6 +352,17 @@ mod tests {
             default_ttl: Some(jiff::SignedDuration::from_secs(7200)),
             scratch: Some("/s".into()),
             policies: vec!["/p.yaml".into()],
+            run: RunSettings {
+                allow_hosts: vec!["a.example:443".into(), "b.example".into()],
+                hide: vec!["~/x".into()],
+                show: vec!["~/.npmrc".into()],
+                env: vec!["DOCKER_HOST".into()],
+                memory: Some(2 << 30),
+                pids: Some(512),
+                cpus: Some(1.5),
+                timeout: Some(std::time::Duration::from_secs(600)),
+                ..RunSettings::default()
+            },
             ..Settings::default()
         };
         let missing: Vec<&str> =
@@ -341,6 +370,8 @@ mod tests {
         assert_eq!(missing, ["sandbox.custom_strategies"]);
         assert_eq!(value_of(&settings, "copy.exclude").unwrap(), "a:b");
         assert_eq!(value_of(&settings, "sandbox.default_ttl").unwrap(), "2h");
+        assert_eq!(value_of(&settings, "run.allow_hosts").unwrap(), "a.example:443,b.example");
+        assert_eq!(value_of(&settings, "run.disk_reserve").unwrap(), "1% of the filesystem");
     }
 
     #[test]
