@@ -5,6 +5,8 @@
 
 mod client;
 pub mod confine;
+pub mod environment;
+pub mod hidden;
 mod home;
 mod init;
 pub mod limits;

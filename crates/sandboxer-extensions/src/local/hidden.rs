@@ -1,0 +1,321 @@
+//! Places of a home directory that hold credentials, and are therefore not there for a command.
+//!
+//! The list errs on the side of hiding. A file that often holds nothing but settings and sometimes a token (`.npmrc`, `pip.conf`) is hidden: a
+//! tool finds it missing and uses its defaults, which is seldom what matters, and `run.show` brings it back for those to whom it does.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+
+/// What is hidden unless it is shown, relative to the home directory. Directories are hidden with all that is in them.
+pub const DEFAULT: &[&str] = &[
+    // Keys of the user's own.
+    ".age",
+    ".android/adbkey",
+    ".config/age",
+    ".config/sops",
+    ".gnupg",
+    ".local/share/keyrings",
+    ".local/share/kwalletd",
+    ".password-store",
+    ".local/share/gopass",
+    ".pki",
+    ".putty",
+    ".ssh",
+    ".step",
+    ".subversion/auth",
+    ".vault-token",
+    // Wallets.
+    ".bitcoin",
+    ".config/solana",
+    ".electrum",
+    ".ethereum",
+    // Password managers.
+    ".config/1Password",
+    ".config/Bitwarden",
+    ".config/Bitwarden CLI",
+    ".config/KeePass",
+    ".config/keepassxc",
+    ".config/op",
+    ".cache/keepassxc",
+    ".lastpass",
+    // Clouds.
+    ".aliyun",
+    ".aws",
+    ".azure",
+    ".bluemix",
+    ".boto",
+    ".config/Azure",
+    ".config/configstore",
+    ".config/doctl",
+    ".config/fly",
+    ".config/gcloud",
+    ".config/heroku",
+    ".config/hcloud",
+    ".config/linode-cli",
+    ".config/netlify",
+    ".config/ngrok",
+    ".config/openstack",
+    ".config/pulumi",
+    ".config/rclone",
+    ".config/scw",
+    ".config/stripe",
+    ".config/vercel",
+    ".config/.wrangler",
+    ".cloudflared",
+    ".databrickscfg",
+    ".fly",
+    ".local/share/com.vercel.cli",
+    ".ngrok2",
+    ".oci",
+    ".pulumi/credentials.json",
+    ".s3cfg",
+    ".snowflake",
+    ".terraform.d/credentials.tfrc.json",
+    ".terraformrc",
+    ".wrangler",
+    // Containers and clusters.
+    ".config/containers/auth.json",
+    ".config/helm/registry",
+    ".docker/config.json",
+    ".docker/contexts",
+    ".docker/run",
+    ".kube",
+    ".minikube",
+    ".talos",
+    // Forges, and what git uses to reach them.
+    ".config/gh",
+    ".config/git/credentials",
+    ".config/glab-cli",
+    ".config/hub",
+    ".config/tea",
+    ".git-credentials",
+    ".gitcookies",
+    ".netrc",
+    // Registries.
+    ".bundle/config",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".composer/auth.json",
+    ".condarc",
+    ".config/composer/auth.json",
+    ".config/pip/pip.conf",
+    ".config/pypoetry/auth.toml",
+    ".config/uv/credentials",
+    ".gem/credentials",
+    ".gradle/gradle.properties",
+    ".ivy2/.credentials",
+    ".local/share/gem/credentials",
+    ".local/share/uv/credentials",
+    ".m2/settings-security.xml",
+    ".m2/settings.xml",
+    ".npmrc",
+    ".nuget/NuGet/NuGet.Config",
+    ".pip/pip.conf",
+    ".pypirc",
+    ".sbt/.credentials",
+    ".yarnrc",
+    ".yarnrc.yml",
+    // Databases and remote desktops.
+    ".config/filezilla",
+    ".config/pgcli",
+    ".my.cnf",
+    ".local/share/DBeaverData",
+    ".local/share/remmina",
+    ".mylogin.cnf",
+    ".pgpass",
+    // Mail, chat and browsers: cookies are credentials.
+    ".config/BraveSoftware",
+    ".config/Element",
+    ".config/Signal",
+    ".config/Slack",
+    ".config/chromium",
+    ".config/discord",
+    ".config/google-chrome",
+    ".config/microsoft-edge",
+    ".config/opera",
+    ".config/vivaldi",
+    ".local/share/evolution",
+    ".local/share/TelegramDesktop",
+    ".mozilla",
+    ".config/mozilla",
+    ".msmtprc",
+    ".mbsyncrc",
+    ".thunderbird",
+    ".var/app",
+    "snap/chromium",
+    "snap/firefox",
+    // Cookies of sessions on this machine.
+    ".ICEauthority",
+    ".Xauthority",
+    ".config/pulse/cookie",
+    ".erlang.cookie",
+    ".local/share/jupyter/runtime",
+    // Editors and agents.
+    ".claude/.credentials.json",
+    ".claude.json",
+    ".codex/auth.json",
+    ".config/Code/User/globalStorage",
+    ".config/Cursor/User/globalStorage",
+    ".config/VSCodium/User/globalStorage",
+    ".config/anthropic",
+    ".config/github-copilot",
+    ".config/openai",
+    ".gemini/oauth_creds.json",
+    ".cache/huggingface/token",
+    ".huggingface/token",
+    ".kaggle",
+    ".local/share/opencode/auth.json",
+    // What was typed, which is where secrets end up.
+    ".bash_history",
+    ".config/fish/fish_variables",
+    ".histfile",
+    ".irb_history",
+    ".lesshst",
+    ".local/share/fish/fish_history",
+    ".local/state/bash/history",
+    ".local/state/python_history",
+    ".local/share/atuin",
+    ".mysql_history",
+    ".node_repl_history",
+    ".psql_history",
+    ".python_history",
+    ".rediscli_history",
+    ".sqlite_history",
+    ".viminfo",
+    ".zhistory",
+    ".zsh_history",
+    ".zsh_sessions",
+];
+
+/// What is hidden: the list and `more` of it, without what is `shown` and what lies in it. Both are written `~/x` or as absolute paths; what is
+/// neither, or has `..` in it, is passed over, since the configuration has refused it before. Sorted, and nothing twice.
+///
+/// Something shown that lies in something hidden is not shown by this: what is hidden is so as a whole. Show the whole, and hide the rest.
+pub fn places(home: &Path, more: &[String], shown: &[String]) -> Vec<PathBuf> {
+    let shown: Vec<PathBuf> = shown.iter().filter_map(|place| resolved(home, place)).collect();
+    let listed = DEFAULT.iter().map(|place| home.join(place));
+    let all: BTreeSet<PathBuf> =
+        listed.chain(more.iter().filter_map(|place| resolved(home, place))).collect();
+    let is_shown = |place: &PathBuf| shown.iter().any(|shown| place.starts_with(shown));
+    let hidden: Vec<PathBuf> = all.into_iter().filter(|place| !is_shown(place)).collect();
+    outermost(hidden)
+}
+
+/// Without what lies in another: it is hidden with it. Sorted by component, what lies in a place follows it at once.
+fn outermost(sorted: Vec<PathBuf>) -> Vec<PathBuf> {
+    let mut kept: Vec<PathBuf> = Vec::with_capacity(sorted.len());
+    for place in sorted {
+        if !kept.last().is_some_and(|last| place.starts_with(last)) {
+            kept.push(place);
+        }
+    }
+    kept
+}
+
+/// By name alone: what is there is for whoever hides it to look at.
+fn resolved(home: &Path, place: &str) -> Option<PathBuf> {
+    let path = match place.strip_prefix("~/") {
+        Some(below) => home.join(Path::new(below).strip_prefix("/").unwrap_or(Path::new(below))),
+        None => PathBuf::from(place),
+    };
+    let plain = path.is_absolute() && !path.components().any(|part| part == Component::ParentDir);
+    // Collecting the components leaves out double slashes and single dots.
+    plain.then(|| path.components().collect()).filter(|path: &PathBuf| path.parent().is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOME: &str = "/home/me";
+
+    fn hidden(more: &[&str], shown: &[&str]) -> Vec<PathBuf> {
+        let owned = |places: &[&str]| places.iter().map(|place| (*place).to_owned()).collect::<Vec<_>>();
+        places(Path::new(HOME), &owned(more), &owned(shown))
+    }
+
+    fn has(places: &[PathBuf], place: &str) -> bool {
+        places.iter().any(|known| known == Path::new(place))
+    }
+
+    #[test]
+    fn credentials_are_hidden_by_default() {
+        let places = hidden(&[], &[]);
+        assert_eq!(places.len(), DEFAULT.len(), "nothing on the list is twice, or within another");
+        for place in [
+            ".ssh",
+            ".aws",
+            ".gnupg",
+            ".npmrc",
+            ".cargo/credentials.toml",
+            ".docker/config.json",
+            ".bash_history",
+        ] {
+            assert!(has(&places, &format!("{HOME}/{place}")), "{place}");
+        }
+    }
+
+    #[test]
+    fn the_list_is_made_of_plain_names_below_home() {
+        for place in DEFAULT {
+            assert!(
+                Path::new(place).components().all(|part| matches!(part, Component::Normal(_))),
+                "{place}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_tools_need_stays() {
+        let places = hidden(&[], &[]);
+        for needed in [
+            ".cargo",
+            ".cargo/registry",
+            ".cargo/config.toml",
+            ".rustup",
+            ".gitconfig",
+            ".config/git/config",
+            ".npm",
+            ".cache/pip",
+            ".m2/repository",
+        ] {
+            let needed = Path::new(HOME).join(needed);
+            assert!(!places.iter().any(|place| needed.starts_with(place)), "{}", needed.display());
+        }
+    }
+
+    #[test]
+    fn the_configuration_adds_and_takes_away() {
+        let places = hidden(&["~/notes", "/etc//internal/./x"], &["~/.npmrc", "~/.docker"]);
+        assert!(has(&places, "/home/me/notes") && has(&places, "/etc/internal/x"));
+        assert!(!has(&places, "/home/me/.npmrc"));
+        assert!(
+            !places.iter().any(|place| place.starts_with("/home/me/.docker")),
+            "all that lies in it is shown"
+        );
+        assert!(!has(&hidden(&["~/both"], &["~/both"]), "/home/me/both"), "shown wins");
+    }
+
+    #[test]
+    fn a_name_that_begins_alike_is_another() {
+        let places = hidden(&["~/.ssh-old"], &["~/.ss"]);
+        assert!(has(&places, "/home/me/.ssh") && has(&places, "/home/me/.ssh-old"));
+    }
+
+    #[test]
+    fn what_lies_in_a_hidden_place_is_hidden_with_it() {
+        let places = hidden(&["~/.ssh/id_ed25519", "~/.docker", "~/.ssh"], &["~/.ssh/config"]);
+        assert!(has(&places, "/home/me/.ssh") && has(&places, "/home/me/.docker"));
+        assert!(!has(&places, "/home/me/.ssh/id_ed25519") && !has(&places, "/home/me/.docker/config.json"));
+    }
+
+    #[test]
+    fn what_is_no_place_is_passed_over() {
+        let count = hidden(&[], &[]).len();
+        assert_eq!(
+            hidden(&["relative", "~/../x", "/a/../b", "~other/x", "/", "~", ""], &["/", "~/..", "x"]).len(),
+            count
+        );
+        assert!(has(&hidden(&["~//twice"], &[]), "/home/me/twice"));
+    }
+}
