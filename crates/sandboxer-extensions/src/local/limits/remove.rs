@@ -17,7 +17,7 @@ use super::wait;
 pub(super) const PREFIX: &str = "sandboxer-";
 
 /// How long processes that have ended may stay in a cgroup.
-const EMPTYING: Duration = Duration::from_secs(5);
+const EMPTYING: Duration = Duration::from_secs(2);
 
 /// Removes what a runtime that is no more has left: the cgroups at `paths`, with whatever still runs in them. Those that are gone already are
 /// passed over; a path that is none of ours is refused, and nothing is touched then.
@@ -35,25 +35,23 @@ fn is_ours(path: &Path) -> bool {
     path.is_absolute() && name.is_some_and(|name| name.starts_with(PREFIX))
 }
 
-/// Removes them all, also where one cannot be removed, and tells of the first that could not.
+/// Removes those of the cgroups that are there, each as soon as nothing is in it, all within one wait. One that cannot be removed keeps no other.
 pub(super) fn remove_each<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<()> {
-    let results: Vec<Result<()>> = paths.map(remove).collect();
-    results.into_iter().collect()
+    let mut left: Vec<(&Path, io::Error)> = paths.map(|path| (path, Errno::BUSY.into())).collect();
+    let _ = wait::until(EMPTYING, || {
+        left = std::mem::take(&mut left).into_iter().filter_map(|(path, _)| still_there(path)).collect();
+        Ok(left.iter().all(|(_, error)| error.kind() != ErrorKind::ResourceBusy))
+    });
+    match left.into_iter().next() {
+        Some((path, error)) => Err(Error::io("remove the cgroup", path, error)),
+        None => Ok(()),
+    }
 }
 
-/// Removes one cgroup, if it is there, as soon as nothing is in it.
-fn remove(path: &Path) -> Result<()> {
-    let removed = wait::until(EMPTYING, || match fs::remove_dir(path) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
-        Err(error) if error.kind() == ErrorKind::ResourceBusy => Ok(false),
-        Err(error) => Err(error),
-    });
-    match removed {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(Error::io("remove the cgroup", path, Errno::BUSY)),
-        Err(error) => Err(Error::io("remove the cgroup", path, error)),
-    }
+/// Tries to remove one cgroup, and returns why it is still there.
+fn still_there(path: &Path) -> Option<(&Path, io::Error)> {
+    let error = fs::remove_dir(path).err().filter(|error| error.kind() != ErrorKind::NotFound)?;
+    Some((path, error))
 }
 
 /// Kills what is in a cgroup of either version. Kernels before 5.14 and version 1 leave it to us to find everything; what is started meanwhile is
