@@ -14,7 +14,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 pub struct Selected {
     /// Its variables, each once.
     pub vars: Vec<(OsString, OsString)>,
-    /// The names of those that are on the list and were left out because they look like secrets.
+    /// The names of those that were left out because they look like secrets: what is on the list, and what is on no list but named like the key
+    /// of a service, whose absence a program would complain of.
     pub dropped_secrets: Vec<String>,
 }
 
@@ -35,16 +36,15 @@ impl Selected {
         if named.contains(&name) {
             return self.set(name, value);
         }
-        let Some(text) = name.to_str().filter(|name| names::is_needed(name)) else { return };
-        if secrets::in_name(text) || secrets::in_value(value.as_bytes()) {
-            let set_anyway =
-                named.iter().filter_map(|named| assignment(named)).any(|(other, _)| other == name);
-            if !set_anyway {
-                self.dropped_secrets.push(text.to_owned());
-            }
-            return;
+        let Some(text) = name.to_str() else { return };
+        let needed = names::is_needed(text);
+        if needed && !secrets::in_name(text) && !secrets::in_value(value.as_bytes()) {
+            return self.set(name, value);
         }
-        self.set(name, value);
+        let given = named.iter().filter_map(|named| assignment(named)).any(|(other, _)| other == name);
+        if (needed || secrets::is_key(text)) && !given {
+            self.dropped_secrets.push(text.to_owned());
+        }
     }
 
     fn set(&mut self, name: OsString, value: OsString) {
@@ -86,6 +86,13 @@ mod tests {
         );
         assert_eq!(text(&found), ["PATH=/bin", "RUSTFLAGS=-g"]);
         assert!(found.dropped_secrets.is_empty(), "what is on no list is not worth a word");
+    }
+
+    #[test]
+    fn the_key_of_a_service_is_told_of_though_it_is_on_no_list() {
+        let found = selected(&[("SOME_API_KEY", "x"), ("SSH_AUTH_SOCK", "/x"), ("XDG_SESSION_ID", "1")], &[]);
+        assert!(found.vars.is_empty());
+        assert_eq!(found.dropped_secrets, ["SOME_API_KEY"]);
     }
 
     #[test]

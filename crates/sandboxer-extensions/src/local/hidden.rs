@@ -190,7 +190,7 @@ pub const DEFAULT: &[&str] = &[
 /// What is hidden: the list and `more` of it, without what is `shown` and what lies in it. Both are written `~/x` or as absolute paths; what is
 /// neither, or has `..` in it, is passed over, since the configuration has refused it before. Sorted, and nothing twice.
 ///
-/// Something shown that lies in something hidden is not shown by this: what is hidden is so as a whole. Show the whole, and hide the rest.
+/// Something shown that lies in something hidden is not shown by this: what is hidden is so as a whole. [`shown_within`] tells of it.
 pub fn places(home: &Path, more: &[String], shown: &[String]) -> Vec<PathBuf> {
     let shown: Vec<PathBuf> = shown.iter().filter_map(|place| resolved(home, place)).collect();
     let listed = DEFAULT.iter().map(|place| home.join(place));
@@ -199,6 +199,13 @@ pub fn places(home: &Path, more: &[String], shown: &[String]) -> Vec<PathBuf> {
     let is_shown = |place: &PathBuf| shown.iter().any(|shown| place.starts_with(shown));
     let hidden: Vec<PathBuf> = all.into_iter().filter(|place| !is_shown(place)).collect();
     outermost(hidden)
+}
+
+/// What is to be shown and lies in one of the `hidden` places: `~/.ssh/known_hosts`. Whoever hides has to bring it back by itself, or to say that
+/// it cannot.
+pub fn shown_within(home: &Path, hidden: &[PathBuf], shown: &[String]) -> Vec<PathBuf> {
+    let lies_within = |place: &PathBuf| hidden.iter().any(|hidden| place.starts_with(hidden));
+    shown.iter().filter_map(|place| resolved(home, place)).filter(lies_within).collect()
 }
 
 /// Without what lies in another: it is hidden with it. Sorted by component, what lies in a place follows it at once.
@@ -307,6 +314,13 @@ mod tests {
         let places = hidden(&["~/.ssh/id_ed25519", "~/.docker", "~/.ssh"], &["~/.ssh/config"]);
         assert!(has(&places, "/home/me/.ssh") && has(&places, "/home/me/.docker"));
         assert!(!has(&places, "/home/me/.ssh/id_ed25519") && !has(&places, "/home/me/.docker/config.json"));
+    }
+
+    #[test]
+    fn what_is_shown_within_a_hidden_place_is_told_of() {
+        let shown = ["~/.ssh/known_hosts", "~/.npmrc", "/etc/hosts"].map(str::to_owned);
+        let places = places(Path::new(HOME), &[], &shown);
+        assert_eq!(shown_within(Path::new(HOME), &places, &shown), [Path::new("/home/me/.ssh/known_hosts")]);
     }
 
     #[test]

@@ -80,14 +80,20 @@ const SHAPES: &[(&str, usize)] = &[
 
 /// Whether a variable of that name holds a secret. `PWD`, the working directory, is the one word that is also a name by itself.
 pub(super) fn in_name(name: &str) -> bool {
-    if matches!(name, "PWD" | "OLDPWD") {
-        return false;
-    }
+    let is_word = |word: &str| WORDS.iter().any(|known| word.eq_ignore_ascii_case(known));
+    is_key(name) || (!matches!(name, "PWD" | "OLDPWD") && words_of(name).any(is_word))
+}
+
+/// Whether it holds a secret for certain, as its whole purpose.
+pub(super) fn is_key(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
-    let words: Vec<&str> = upper.split(|c: char| !c.is_ascii_alphanumeric()).collect();
-    words.iter().any(|word| WORDS.contains(word))
-        || PARTS.iter().any(|part| upper.contains(part))
+    let words: Vec<&str> = words_of(&upper).collect();
+    PARTS.iter().any(|part| upper.contains(part))
         || words.windows(2).any(|pair| PAIRS.contains(&pair.join("_").as_str()))
+}
+
+fn words_of(name: &str) -> impl Iterator<Item = &str> {
+    name.split(|c: char| !c.is_ascii_alphanumeric())
 }
 
 /// Whether a value looks like one whatever its name is.
