@@ -177,6 +177,25 @@ fn what_is_frozen_stands_still_until_it_is_thawed() {
 }
 
 #[test]
+fn what_was_cloned_into_version_2_is_moved_into_the_rest_alone() {
+    let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
+    everywhere(&limits, |group| {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        group.add_cloned(Pid::from_child(&child)).unwrap();
+        let has = |path: &Path| {
+            let processes = fs::read_to_string(path.join("cgroup.procs")).unwrap();
+            processes.lines().any(|line| line == child.id().to_string())
+        };
+        for path in group.paths() {
+            assert_eq!(has(&path), Some(path.as_path()) != group.unified(), "{}", path.display());
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        group.remove().unwrap();
+    });
+}
+
+#[test]
 fn a_group_that_is_empty_can_be_frozen_and_killed() {
     everywhere(&Limits::default(), |group| {
         group.freeze().unwrap();

@@ -65,18 +65,23 @@ impl Group {
         self.directories.iter().map(|directory| directory.path.clone()).collect()
     }
 
-    /// Its directory in the hierarchy of version 2, which a process can also be cloned into.
+    /// Its directory in the hierarchy of version 2, to clone a process into (`CLONE_INTO_CGROUP`).
+    ///
+    /// Moving a process has every fork on the machine wait for an RCU grace period, 10 ms and more on one that has moved none lately; cloning into
+    /// a cgroup costs nothing. What was cloned there is moved into the rest by [`Self::add_cloned`].
     pub fn unified(&self) -> Option<&Path> {
         self.of_version_2().map(|directory| directory.path.as_path())
     }
 
     /// Moves a process in. What it starts from then on is in the group too; what it has started is not.
     pub fn add(&self, pid: Pid) -> Result<()> {
-        let pid = pid.as_raw_nonzero().to_string();
-        self.directories.iter().try_for_each(|directory| {
-            write(&directory.path, "cgroup.procs", &pid)
-                .map_err(|e| Error::io("move a process into", &directory.path, e))
-        })
+        self.directories.iter().try_for_each(|directory| enter(directory, pid))
+    }
+
+    /// Moves a process in that was cloned into [`Self::unified`] and is there already.
+    pub fn add_cloned(&self, pid: Pid) -> Result<()> {
+        let mut rest = self.directories.iter().filter(|directory| directory.version == Version::V1);
+        rest.try_for_each(|directory| enter(directory, pid))
     }
 
     /// Whether [`Self::freeze`] can work.
@@ -161,6 +166,11 @@ impl Group {
         let directory = self.using(controller)?;
         entry(&directory.path.join(if directory.version == Version::V1 { v1 } else { v2 }), name)
     }
+}
+
+fn enter(directory: &Directory, pid: Pid) -> Result<()> {
+    let entered = write(&directory.path, "cgroup.procs", &pid.as_raw_nonzero().to_string());
+    entered.map_err(|e| Error::io("move a process into", &directory.path, e))
 }
 
 fn nothing_to_freeze() -> Error {
