@@ -67,8 +67,8 @@ impl Group {
 
     /// Its directory in the hierarchy of version 2, to clone a process into (`CLONE_INTO_CGROUP`).
     ///
-    /// Moving a process has every fork on the machine wait for an RCU grace period, 10 ms and more on one that has moved none lately; cloning into
-    /// a cgroup costs nothing. What was cloned there is moved into the rest by [`Self::add_cloned`].
+    /// Moving a process waits for an RCU grace period, 10 ms and more on a machine that has moved none lately; cloning one into
+    /// a cgroup costs next to nothing. What was cloned there is moved into the rest by [`Self::add_cloned`].
     pub fn unified(&self) -> Option<&Path> {
         self.of_version_2().map(|directory| directory.path.as_path())
     }
