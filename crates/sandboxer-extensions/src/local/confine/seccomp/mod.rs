@@ -111,34 +111,4 @@ fn without_x32(program: BpfProgram) -> BpfProgram {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_refused_always_is_not_weakened_by_a_condition() {
-        let (always, sometimes) = ((1, vec![]), (1, vec![(0, SeccompCmpOp::Eq, 7)]));
-        let only = program([always.clone()].into_iter(), EPERM).unwrap();
-        for rules in [[always.clone(), sometimes.clone()], [sometimes, always]] {
-            assert_eq!(program(rules.into_iter(), EPERM).unwrap(), only);
-        }
-    }
-
-    #[test]
-    fn strict_refuses_all_that_standard_refuses() {
-        let standard: Vec<Rule> = calls::refused(false).chain(conditions::refused(false)).collect();
-        let strict: Vec<Rule> = calls::refused(true).chain(conditions::refused(true)).collect();
-        let is_refused = |(call, tests): &Rule| {
-            strict.contains(&(*call, vec![])) || strict.contains(&(*call, tests.clone()))
-        };
-        assert!(standard.iter().all(is_refused));
-        assert!(strict.len() > standard.len());
-    }
-
-    #[test]
-    fn filters_stay_short() {
-        for isolation in [Isolation::Standard, Isolation::Strict] {
-            let instructions = filter(isolation).unwrap().instructions();
-            assert!(instructions < 800, "{isolation:?}: {instructions}");
-        }
-    }
-}
+mod tests;
