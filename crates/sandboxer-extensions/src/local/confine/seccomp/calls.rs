@@ -2,7 +2,7 @@
 
 use nix::libc::*;
 
-use super::Rule;
+use super::Case;
 
 /// `open_tree_attr`, which the table of libc does not have. From 424 on numbers are the same on all architectures.
 const SYS_OPEN_TREE_ATTR: c_long = 467;
@@ -93,15 +93,15 @@ const MISSING: &[c_long] = &[SYS_clone3, SYS_io_uring_setup, SYS_io_uring_enter,
 const STRICT_MISSING: &[c_long] = &[SYS_memfd_secret];
 
 /// What is answered with EPERM.
-pub(super) fn refused(strict: bool) -> impl Iterator<Item = Rule> {
+pub(super) fn refused(strict: bool) -> impl Iterator<Item = Case> {
     always([MOUNTS, OTHERS, MACHINE, SURFACE, ARCHITECTURE, if strict { STRICT } else { &[] }])
 }
 
 /// What is answered with ENOSYS.
-pub(super) fn missing(strict: bool) -> impl Iterator<Item = Rule> {
+pub(super) fn missing(strict: bool) -> impl Iterator<Item = Case> {
     always([MISSING, if strict { STRICT_MISSING } else { &[] }])
 }
 
-fn always<const N: usize>(lists: [&'static [c_long]; N]) -> impl Iterator<Item = Rule> {
+fn always<const N: usize>(lists: [&'static [c_long]; N]) -> impl Iterator<Item = Case> {
     lists.into_iter().flatten().map(|call| (*call, Vec::new()))
 }
