@@ -55,7 +55,8 @@ pub fn forked(what: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-fn waited(child: pid_t) -> i32 {
+/// The wait status of a child.
+pub fn waited(child: pid_t) -> i32 {
     let mut status = 0;
     // SAFETY: the status is ours.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);

@@ -8,6 +8,7 @@ mod denied;
 mod inside;
 mod landlock;
 mod privileges;
+mod watch;
 mod works;
 
 use std::process::{Command, exit};
@@ -20,7 +21,10 @@ type Case = (&'static str, fn());
 const PROBE: &str = "probe";
 
 fn cases() -> impl Iterator<Item = Case> {
-    [privileges::CASES, denied::CASES, works::CASES, landlock::CASES].into_iter().flatten().copied()
+    [privileges::CASES, denied::CASES, works::CASES, landlock::CASES, watch::CASES]
+        .into_iter()
+        .flatten()
+        .copied()
 }
 
 fn main() {
