@@ -1,34 +1,25 @@
-//! Stub.
-use std::sync::Arc;
-/// Port.
-pub const PORT: u16 = 3128;
-/// Rules.
-pub struct Rules;
-impl Rules {
-    /// Parse.
-    pub fn parse(_: &[String]) -> sandboxer_core::Result<Self> {
-        Ok(Self)
-    }
-}
-/// Decision.
-#[derive(serde::Serialize)]
-pub struct Decision {
-    /// a
-    pub allowed: bool,
-    /// b
-    pub host: String,
-    /// c
-    pub port: u16,
-}
-/// Proxy.
-pub struct Proxy;
-impl Proxy {
-    /// Start.
-    pub fn start(
-        _: std::net::TcpListener,
-        _: Rules,
-        _: Arc<dyn Fn(&Decision) + Send + Sync>,
-    ) -> std::io::Result<Self> {
-        Ok(Self)
-    }
-}
+//! What of the network commands reach when only some of it is allowed.
+//!
+//! [`Rules`] are what a user types after `--allow-host`. A [`Proxy`] accepts connections from a listener that was made inside the
+//! sandbox, asks the rules, resolves names outside, connects only to addresses it has checked, and reports each [`Decision`]. Everything
+//! that comes in is hostile: whatever is not exactly a request is refused. See `docs/network.md`.
+
+mod address;
+mod bell;
+mod connection;
+mod decision;
+mod dial;
+mod entry;
+mod head;
+mod http;
+mod proxy;
+mod relay;
+mod rules;
+mod socks;
+mod target;
+mod tunnel;
+
+pub use decision::Decision;
+pub use proxy::{Bounds, OnDecision, Proxy};
+pub use rules::Rules;
+pub use target::{Host, Name, Target};

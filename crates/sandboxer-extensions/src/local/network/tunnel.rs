@@ -1,0 +1,126 @@
+//! Both directions between two sockets, until both are done or one has failed.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::sockopt::set_socket_linger;
+
+use super::bell::{Bell, poll_until, stopped};
+use super::relay::{Flow, Pause};
+
+/// When nothing has happened for so long, pipes are given back.
+const REST: Duration = Duration::from_secs(1);
+/// How long the rest of what a side has sent may take when that side is gone.
+const GRACE: Duration = Duration::from_secs(30);
+
+struct Tunnel<'a> {
+    sides: [TcpStream; 2],
+    /// From the first side to the second, and back.
+    flows: [Flow; 2],
+    /// Sides that are gone. They have nothing new to say, and would say that again and again.
+    gone: [bool; 2],
+    bell: &'a Bell,
+}
+
+/// Relays between `client` and `upstream`, where `first` is to go before anything else. One that fails takes the other along, with a
+/// reset, so that nobody takes half of something for all of it.
+pub(super) fn run(client: TcpStream, upstream: TcpStream, first: Vec<u8>, bell: &Bell) -> io::Result<()> {
+    let flows = [Flow::new(first), Flow::new(Vec::new())];
+    let mut tunnel = Tunnel { sides: [client, upstream], flows, gone: [false; 2], bell };
+    let done = tunnel.run();
+    if done.is_err() {
+        tunnel.sides.iter().for_each(reset);
+    }
+    done
+}
+
+/// Makes closing it a reset.
+fn reset(side: &TcpStream) {
+    // A socket that is gone already has nobody left to tell.
+    let _ = set_socket_linger(side, Some(Duration::ZERO));
+}
+
+impl Tunnel<'_> {
+    fn run(&mut self) -> io::Result<()> {
+        let mut ready = [true; 2];
+        loop {
+            for (flow, ready) in ready.iter_mut().enumerate() {
+                *ready = *ready && self.step(flow)? == Pause::Turn;
+            }
+            if self.flows.iter().all(Flow::is_done) {
+                return Ok(());
+            }
+            if ready == [false; 2] {
+                ready = self.wait()?;
+            }
+        }
+    }
+
+    fn step(&mut self, flow: usize) -> io::Result<Pause> {
+        self.flows[flow].step(&self.sides[flow], &self.sides[1 - flow])
+    }
+
+    /// Waits until something can be moved, and says in which directions.
+    fn wait(&mut self) -> io::Result<[bool; 2]> {
+        loop {
+            match self.look()? {
+                Some([first, second]) => {
+                    let ready = [self.is_ready(0, first, second), self.is_ready(1, second, first)];
+                    self.gone = [0, 1].map(|side| self.gone[side] || is_gone([first, second][side]));
+                    if ready != [false; 2] {
+                        return Ok(ready);
+                    }
+                }
+                None if self.gone != [false; 2] => return Err(io::ErrorKind::TimedOut.into()),
+                None => self.flows.iter_mut().for_each(Flow::rest),
+            }
+        }
+    }
+
+    /// What the sides have to say; `None` if nothing for a while.
+    fn look(&self) -> io::Result<Option<[PollFlags; 2]>> {
+        let fd = |side: usize| match self.interest(side) {
+            // The bell stands in for a side that is not to be listened to.
+            flags if flags.is_empty() && self.gone[side] => PollFd::new(self.bell, PollFlags::IN),
+            flags => PollFd::from_borrowed_fd(self.sides[side].as_fd(), flags),
+        };
+        let mut fds = [fd(0), fd(1), PollFd::new(self.bell, PollFlags::IN)];
+        if poll_until(&mut fds, self.patience().map(|patience| Instant::now() + patience))? == 0 {
+            return Ok(None);
+        }
+        if !fds[2].revents().is_empty() {
+            return Err(stopped());
+        }
+        Ok(Some([fds[0].revents(), fds[1].revents()]))
+    }
+
+    fn interest(&self, side: usize) -> PollFlags {
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::IN, self.flows[side].wants_to_read());
+        flags.set(PollFlags::OUT, self.flows[1 - side].wants_to_write());
+        flags
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        match () {
+            () if self.gone != [false; 2] => Some(GRACE),
+            () if self.flows.iter().any(Flow::holds) => Some(REST),
+            () => None,
+        }
+    }
+
+    /// Whether a direction can go on, by what its two sides said.
+    fn is_ready(&self, flow: usize, from: PollFlags, to: PollFlags) -> bool {
+        let failed = PollFlags::ERR | PollFlags::HUP;
+        let flow = &self.flows[flow];
+        flow.wants_to_read() && from.intersects(PollFlags::IN | failed)
+            || flow.wants_to_write() && to.intersects(PollFlags::OUT | failed)
+    }
+}
+
+fn is_gone(said: PollFlags) -> bool {
+    said.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL)
+}
