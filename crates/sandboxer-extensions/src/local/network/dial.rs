@@ -167,8 +167,10 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+    use std::sync::Arc;
 
     use super::*;
+    use crate::local::network::{Bounds, Rules};
 
     fn closed_port() -> SocketAddr {
         TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
@@ -193,6 +195,40 @@ mod tests {
         let refused = connect_any(&[closed_port()], soon(), &bell).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
         assert_eq!(connect_any(&[], soon(), &bell).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn trouble_is_told_apart_by_its_cause() {
+        let target = Target::parse("example.com:443", None).unwrap();
+        for (kind, cause) in [
+            (io::ErrorKind::ConnectionRefused, Cause::Refused),
+            (io::ErrorKind::TimedOut, Cause::TimedOut),
+            (io::ErrorKind::NetworkUnreachable, Cause::Unreachable),
+            // What a name that cannot be resolved ends with.
+            (io::ErrorKind::Other, Cause::Unreachable),
+        ] {
+            let trouble = trouble(&target, &kind.into());
+            assert_eq!(trouble.cause, cause);
+            assert!(trouble.text.contains("example.com:443"), "{}", trouble.text);
+        }
+    }
+
+    #[test]
+    fn of_a_names_addresses_those_are_left_that_pass() {
+        let context = Context {
+            rules: Rules::parse(&["example.com:443".to_owned(), "10.0.0.5:443".to_owned()]).unwrap(),
+            on_decision: Arc::new(|_| {}),
+            bounds: Bounds::default(),
+            bell: Bell::new().unwrap(),
+        };
+        let target = Target::parse("example.com:443", None).unwrap();
+        let all: Vec<SocketAddr> = ["127.0.0.1:443", "1.1.1.1:443", "10.0.0.5:443", "[::ffff:10.0.0.6]:443"]
+            .map(|address| address.parse().unwrap())
+            .to_vec();
+        assert_eq!(checked(&context, &target, &all).unwrap(), all[1..3]);
+        let refusal = checked(&context, &target, &[all[3], all[0]]).unwrap_err();
+        assert_eq!(refusal.entry.as_deref(), Some("10.0.0.6:443"));
+        assert_eq!(checked(&context, &target, &[]).unwrap(), []);
     }
 
     #[test]

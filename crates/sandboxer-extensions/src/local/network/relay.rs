@@ -233,3 +233,87 @@ fn now(result: io::Result<usize>) -> io::Result<Option<usize>> {
         Err(e) => Err(e),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Two sockets that are connected; the first does not block.
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        here.set_nonblocking(true).unwrap();
+        (here, listener.accept().unwrap().0)
+    }
+
+    /// Sends some bytes through a flow, and says what has arrived when it is done.
+    fn carried(mut flow: Flow, more: usize, halfway: impl Fn(&Flow)) -> Vec<u8> {
+        let ((from, mut sender), (to, mut receiver)) = (pair(), pair());
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                sender.write_all(&vec![b'x'; more]).unwrap();
+                sender.shutdown(Shutdown::Write).unwrap();
+            });
+            let received = scope.spawn(move || {
+                let mut received = Vec::new();
+                receiver.read_to_end(&mut received).unwrap();
+                received
+            });
+            while !flow.is_done() {
+                flow.step(&from, &to).unwrap();
+                halfway(&flow);
+            }
+            received.join().unwrap()
+        })
+    }
+
+    const MORE: usize = 3 << 20;
+
+    fn expected() -> Vec<u8> {
+        [&b"first"[..], &vec![b'x'; MORE]].concat()
+    }
+
+    #[test]
+    fn what_comes_first_arrives_first() {
+        assert!(carried(Flow::new(b"first".to_vec()), MORE, |_| {}) == expected());
+        assert_eq!(carried(Flow::new(b"first".to_vec()), 0, |_| {}), b"first");
+        assert_eq!(carried(Flow::new(Vec::new()), 0, |_| {}), b"");
+    }
+
+    #[test]
+    fn where_nothing_can_be_spliced_it_is_copied() {
+        let copying = Flow { splices: false, ..Flow::new(b"first".to_vec()) };
+        let arrived = carried(copying, MORE, |flow| assert!(!matches!(flow.carrier, Carrier::Pipe { .. })));
+        assert!(arrived == expected());
+    }
+
+    #[test]
+    fn what_is_in_a_pipe_can_be_taken_out_again() {
+        let ((from, mut sender), (to, mut receiver)) = (pair(), pair());
+        let mut flow = Flow::new(Vec::new());
+        sender.write_all(b"hello").unwrap();
+        while !flow.read(&from).unwrap() {}
+        assert!(matches!(flow.carrier, Carrier::Pipe { .. }));
+        flow.unpipe().unwrap();
+        assert!(flow.write(&to).unwrap() && flow.pending == 0);
+        let mut heard = [0; 5];
+        receiver.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"hello");
+    }
+
+    #[test]
+    fn at_rest_nothing_is_held() {
+        let ((from, mut sender), (to, mut receiver)) = (pair(), pair());
+        let mut flow = Flow::new(Vec::new());
+        sender.write_all(b"x").unwrap();
+        while !matches!(flow.carrier, Carrier::Pipe { .. }) || flow.pending > 0 {
+            assert_eq!(flow.step(&from, &to).unwrap(), Pause::Blocked);
+        }
+        receiver.read_exact(&mut [0]).unwrap();
+        assert!(flow.holds());
+        flow.rest();
+        assert!(!flow.holds() && flow.wants_to_read() && !flow.wants_to_write());
+    }
+}

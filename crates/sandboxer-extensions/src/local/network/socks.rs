@@ -97,3 +97,15 @@ fn reply_to(cause: Cause) -> Reply {
         Cause::Refused => Reply::ConnectionRefused,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_has_its_number() {
+        let numbers =
+            [Cause::Rules, Cause::Unreachable, Cause::TimedOut, Cause::Refused].map(|c| reply_to(c) as u8);
+        assert_eq!(numbers, [2, 4, 4, 5]);
+    }
+}
