@@ -91,6 +91,30 @@ fn a_reset_is_no_end_that_could_be_taken_for_the_real_one() {
 }
 
 #[test]
+fn what_a_server_has_sent_arrives_although_somebody_still_talks_to_it() {
+    const ALL: usize = 2 << 20;
+    let (tell, told) = mpsc::channel();
+    let server = serve(move |mut stream| {
+        stream.write_all(&pattern(ALL, 9)).unwrap();
+        drop(stream);
+        tell.send(()).unwrap();
+    });
+    let proxy = start(&[&server.to_string()]);
+    let mut stream = proxy.tunnel(server);
+    told.recv().unwrap();
+    // The server has left, and its kernel answers each of these with a reset.
+    for _ in 0..5 {
+        thread::sleep(Duration::from_millis(20));
+        stream.write_all(b"more?").unwrap();
+    }
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).unwrap();
+    assert!(received == pattern(ALL, 9), "{} bytes of {ALL}, or others", received.len());
+    drop(stream);
+    proxy.wait_until_empty();
+}
+
+#[test]
 fn a_client_that_vanishes_takes_its_connection_along() {
     let (tell, told) = mpsc::channel();
     let server = serve(move |mut stream| {

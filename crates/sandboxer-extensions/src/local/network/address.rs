@@ -43,10 +43,16 @@ fn special_v6(address: Ipv6Addr) -> Option<&'static str> {
         [0xff00..=0xffff, ..] => Some("multicast"),
         [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => Some("for documentation"),
         [0x2001, 2, 0, ..] => Some("for benchmarks"),
+        [0x2001, 0x10..=0x2f, ..] => Some("reserved for protocols"),
         [0x100, 0, 0, 0, ..] => Some("for discarding"),
         // A network of one's own behind a translator has any IPv4 address in it, at a place that only its owner knows.
         [0x64, 0xff9b, 1, ..] => Some("translated locally"),
-        _ => embedded(address).into_iter().flatten().find_map(special_v4),
+        segments => {
+            let inside = embedded(address).into_iter().flatten().find_map(special_v4);
+            // Nothing else than this has been given to anybody.
+            let public = matches!(segments, [0x2000..=0x3fff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..]);
+            inside.or((!public).then_some("reserved"))
+        }
     }
 }
 
@@ -138,6 +144,10 @@ mod tests {
             ("2001:2::1", "benchmarks"),
             ("100::1", "discarding"),
             ("64:ff9b:1::808:808", "translated"),
+            ("2001:20::1", "protocols"),
+            ("::8.8.8.8", "reserved"),
+            ("4000::1", "reserved"),
+            ("5f00::1", "reserved"),
         ] {
             assert!(why(address).is_some_and(|why| why.contains(word)), "{address}: {:?}", why(address));
         }

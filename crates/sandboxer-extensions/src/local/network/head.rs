@@ -61,7 +61,7 @@ pub(super) fn parse(head: &[u8]) -> Result<Head<'_>, &'static str> {
     let mut lines = split_lines(head);
     let (method, target, version) = request_line(lines.next().unwrap_or_default())?;
     let fields = lines.map(field).collect::<Result<Vec<_>, _>>()?;
-    check_framing(&fields)?;
+    check_framing(version, &fields)?;
     let form = if method == "CONNECT" { Form::Tunnel { authority: target } } else { absolute(target)? };
     Ok(Head { method, version, fields, form })
 }
@@ -108,11 +108,14 @@ fn field(line: &[u8]) -> Result<(&str, &[u8]), &'static str> {
 }
 
 /// Where one program sees the end of a request and another does not, the second sees two.
-fn check_framing(fields: &[(&str, &[u8])]) -> Result<(), &'static str> {
+fn check_framing(version: &str, fields: &[(&str, &[u8])]) -> Result<(), &'static str> {
     let count = |name: &str| fields.iter().filter(|(own, _)| own.eq_ignore_ascii_case(name)).count();
     let (lengths, encodings) = (count("Content-Length"), count("Transfer-Encoding"));
     if count("Host") > 1 {
         return Err("it names more than one host");
+    }
+    if encodings > 0 && version == "HTTP/1.0" {
+        return Err("HTTP/1.0 knows no encoding of transfers");
     }
     if lengths > 1 || encodings > 1 || lengths + encodings > 1 {
         return Err("it says more than once how long it is");
@@ -270,6 +273,7 @@ mod tests {
             "GET http://a/",
             "GET  http://a/ HTTP/1.1",
             "GET http://a/ HTTP/1.1 ",
+            "GET http://a/ HTTP/1.0\r\nTransfer-Encoding: chunked",
             "GET http://a/ HTTP/2.0",
             "GET http://a/ http/1.1",
             "GET / HTTP/1.1",

@@ -22,6 +22,8 @@ pub(super) struct Flow {
     pending: usize,
     /// Whether the kernel can move bytes without showing them, as far as is known.
     splices: bool,
+    /// Whether what cannot be delivered is dropped instead of being an error.
+    lossy: bool,
     stage: Stage,
 }
 
@@ -61,7 +63,8 @@ impl Flow {
     /// A direction in which these bytes come first.
     pub(super) fn new(first: Vec<u8>) -> Self {
         let pending = first.len();
-        Self { carrier: Carrier::Buffer { bytes: first, at: 0 }, pending, splices: true, stage: Stage::Open }
+        let carrier = Carrier::Buffer { bytes: first, at: 0 };
+        Self { carrier, pending, splices: true, lossy: false, stage: Stage::Open }
     }
 
     pub(super) fn wants_to_read(&self) -> bool {
@@ -74,6 +77,12 @@ impl Flow {
 
     pub(super) fn is_done(&self) -> bool {
         self.stage == Stage::Done
+    }
+
+    /// The other direction is complete. Its last bytes may still be on their way, and must not be lost because somebody talks to a host
+    /// that has left: from now on, that is talked into the wind.
+    pub(super) fn allow_loss(&mut self) {
+        self.lossy = true;
     }
 
     /// Whether there is something that [`rest`](Self::rest) would give back.
@@ -108,7 +117,10 @@ impl Flow {
     fn finish(&mut self, to: &TcpStream) -> io::Result<()> {
         self.stage = Stage::Done;
         self.carrier = Carrier::None;
-        to.shutdown(Shutdown::Write)
+        match to.shutdown(Shutdown::Write) {
+            Err(_) if self.lossy => Ok(()),
+            told => told,
+        }
     }
 
     /// Reads a piece; `false` if there is none now.
@@ -160,10 +172,12 @@ impl Flow {
     /// Writes what there is; `false` if not all of it could be.
     fn write(&mut self, to: &TcpStream) -> io::Result<bool> {
         while self.pending > 0 {
-            match now(self.drain(to))? {
-                Some(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Some(length) => self.pending -= length,
-                None => return Ok(false),
+            match now(self.drain(to)) {
+                Ok(Some(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(Some(length)) => self.pending -= length,
+                Ok(None) => return Ok(false),
+                Err(_) if self.lossy => (self.carrier, self.pending) = (Carrier::None, 0),
+                Err(e) => return Err(e),
             }
         }
         Ok(true)

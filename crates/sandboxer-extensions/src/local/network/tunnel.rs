@@ -22,6 +22,8 @@ struct Tunnel<'a> {
     flows: [Flow; 2],
     /// Sides that are gone. They have nothing new to say, and would say that again and again.
     gone: [bool; 2],
+    /// Whether one of them has failed.
+    failed: bool,
     bell: &'a Bell,
 }
 
@@ -29,7 +31,7 @@ struct Tunnel<'a> {
 /// reset, so that nobody takes half of something for all of it.
 pub(super) fn run(client: TcpStream, upstream: TcpStream, first: Vec<u8>, bell: &Bell) -> io::Result<()> {
     let flows = [Flow::new(first), Flow::new(Vec::new())];
-    let mut tunnel = Tunnel { sides: [client, upstream], flows, gone: [false; 2], bell };
+    let mut tunnel = Tunnel { sides: [client, upstream], flows, gone: [false; 2], failed: false, bell };
     let done = tunnel.run();
     if done.is_err() {
         tunnel.sides.iter().for_each(reset);
@@ -54,29 +56,46 @@ impl Tunnel<'_> {
                 return Ok(());
             }
             if ready == [false; 2] {
-                ready = self.wait()?;
+                match self.wait()? {
+                    Some(now) => ready = now,
+                    None => return Ok(()),
+                }
             }
         }
     }
 
     fn step(&mut self, flow: usize) -> io::Result<Pause> {
-        self.flows[flow].step(&self.sides[flow], &self.sides[1 - flow])
+        let pause = self.flows[flow].step(&self.sides[flow], &self.sides[1 - flow])?;
+        if self.flows[flow].is_done() {
+            self.flows[1 - flow].allow_loss();
+        }
+        Ok(pause)
     }
 
-    /// Waits until something can be moved, and says in which directions.
-    fn wait(&mut self) -> io::Result<[bool; 2]> {
+    /// Waits until something can be moved, and says in which directions. `None`: there is nothing to be waited for any more.
+    fn wait(&mut self) -> io::Result<Option<[bool; 2]>> {
         loop {
             match self.look()? {
-                Some([first, second]) => {
-                    let ready = [self.is_ready(0, first, second), self.is_ready(1, second, first)];
-                    self.gone = [0, 1].map(|side| self.gone[side] || is_gone([first, second][side]));
+                Some(said) => {
+                    let ready = [self.is_ready(0, said[0], said[1]), self.is_ready(1, said[1], said[0])];
+                    self.note(said);
                     if ready != [false; 2] {
-                        return Ok(ready);
+                        return Ok(Some(ready));
                     }
                 }
-                None if self.gone != [false; 2] => return Err(io::ErrorKind::TimedOut.into()),
+                // Closing without a reset leaves the rest of what is complete to the kernel.
+                None if self.failed && self.flows.iter().any(Flow::is_done) => return Ok(None),
+                None if self.failed => return Err(io::ErrorKind::TimedOut.into()),
                 None => self.flows.iter_mut().for_each(Flow::rest),
             }
+        }
+    }
+
+    /// Remembers who is gone.
+    fn note(&mut self, said: [PollFlags; 2]) {
+        for (gone, said) in self.gone.iter_mut().zip(said) {
+            *gone |= said.intersects(PollFlags::ERR | PollFlags::HUP);
+            self.failed |= said.intersects(PollFlags::ERR);
         }
     }
 
@@ -106,7 +125,7 @@ impl Tunnel<'_> {
 
     fn patience(&self) -> Option<Duration> {
         match () {
-            () if self.gone != [false; 2] => Some(GRACE),
+            () if self.failed => Some(GRACE),
             () if self.flows.iter().any(Flow::holds) => Some(REST),
             () => None,
         }
@@ -119,8 +138,4 @@ impl Tunnel<'_> {
         flow.wants_to_read() && from.intersects(PollFlags::IN | failed)
             || flow.wants_to_write() && to.intersects(PollFlags::OUT | failed)
     }
-}
-
-fn is_gone(said: PollFlags) -> bool {
-    said.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL)
 }
