@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use sandboxer_core::Result;
 use sandboxer_core::config::{Settings, register_custom_strategies};
-use sandboxer_core::contract::{CancelFlag, LocalPermissions, NoProgress, NothingRuns, PermissionService, Progress, Runtime};
+use sandboxer_core::contract::{
+    CancelFlag, LocalPermissions, NoProgress, NothingRuns, PermissionService, Progress, Runtime,
+};
 use sandboxer_core::registry::{StrategyOptions, StrategyRegistry};
 use sandboxer_core::service::{ManagerParts, SandboxManager};
 use sandboxer_core::types::ResourceTypes;

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use super::lock::{InUse, SandboxLock};
 use super::{Consumer, Operation, Sandbox, Target, Workspace};
 use crate::config::Settings;
-use crate::contract::{CancelFlag, Capabilities, PermissionService, Progress, Quiet, Runtime, SandboxStrategy};
+use crate::contract::{
+    CancelFlag, Capabilities, PermissionService, Progress, Quiet, Runtime, SandboxStrategy,
+};
 use crate::model::{OpId, SandboxId};
 use crate::registry::{StrategyContext, StrategyRegistry};
 use crate::store::{OperationEnd, Store, now};

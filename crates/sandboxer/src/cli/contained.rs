@@ -10,7 +10,8 @@ use std::time::Duration;
 use sandboxer_core::Error;
 use sandboxer_core::service::{Target, Workspace};
 use sandboxer_extensions::local::{
-    Attached, Bind, Command, End, Isolation, Limits, Network, Outcome, Report, Runtimes, Signals as Forwarded, Spec, Started,
+    Attached, Bind, Command, End, Isolation, Limits, Network, Outcome, Report, Runtimes,
+    Signals as Forwarded, Spec, Started,
 };
 use sandboxer_keeper::enter;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -102,9 +103,11 @@ pub fn attach(session: &Session, program: &Path, spec: &Spec) -> Result<Attached
     let runtimes = Runtimes::new(session.manager.home(), program);
     match runtimes.start(spec).map_err(CliError::from)? {
         Started::Attached(attached) => Ok(*attached),
-        Started::Refused(refusal) => Err(CliError::new(Kind::Unavailable, format!("the command cannot be contained here: {refusal}"))
-            .hint("`sandbox doctor` says what this machine allows")
-            .hint("isolate files only, with everything else open to the command: --isolation files")),
+        Started::Refused(refusal) => {
+            Err(CliError::new(Kind::Unavailable, format!("the command cannot be contained here: {refusal}"))
+                .hint("`sandbox doctor` says what this machine allows")
+                .hint("isolate files only, with everything else open to the command: --isolation files"))
+        }
     }
 }
 
@@ -121,12 +124,14 @@ pub fn run(attached: Attached, job: &Job) -> Result<Ended, CliError> {
         timeout: job.timeout,
     };
     let running = attached.run(&command).map_err(|e| not_started(job, e))?;
-    let Outcome { end, report } = running.wait(&mut signals).map_err(|e| CliError::from(e).exiting(exit::RUN_FAILED))?;
+    let Outcome { end, report } =
+        running.wait(&mut signals).map_err(|e| CliError::from(e).exiting(exit::RUN_FAILED))?;
     Ok(Ended { end, report, we_were_told_to_end: signals.told_to_end })
 }
 
 fn not_started(job: &Job, error: Error) -> CliError {
-    let shown = job.command.first().map(|program| output::name(program.as_encoded_bytes())).unwrap_or_default();
+    let shown =
+        job.command.first().map(|program| output::name(program.as_encoded_bytes())).unwrap_or_default();
     match &error {
         Error::Io { step: "execute", source, .. } if source.kind() == io::ErrorKind::NotFound => {
             CliError::new(Kind::NotFound, format!("there is no command {shown}")).exiting(exit::RUN_NOT_FOUND)
@@ -134,14 +139,16 @@ fn not_started(job: &Job, error: Error) -> CliError {
         Error::Io { step: "execute", source, .. } => {
             let text = source.to_string();
             let reason = text.split(" (os error").next().unwrap_or(&text).to_owned();
-            CliError::new(Kind::Error, format!("{shown} cannot be executed: {reason}")).exiting(exit::RUN_NOT_EXECUTABLE)
+            CliError::new(Kind::Error, format!("{shown} cannot be executed: {reason}"))
+                .exiting(exit::RUN_NOT_EXECUTABLE)
         }
         _ => CliError::from(error).exiting(exit::RUN_FAILED),
     }
 }
 
 fn failed(job: &Job, error: &io::Error) -> CliError {
-    let shown = job.command.first().map(|program| output::name(program.as_encoded_bytes())).unwrap_or_default();
+    let shown =
+        job.command.first().map(|program| output::name(program.as_encoded_bytes())).unwrap_or_default();
     CliError::new(Kind::Error, format!("cannot run {shown}: {error}")).exiting(exit::RUN_FAILED)
 }
 
@@ -155,7 +162,10 @@ impl Forwarding {
     fn install() -> io::Result<Self> {
         let (read, write) = UnixStream::pair()?;
         let signals = [SIGINT, SIGQUIT, SIGTERM, SIGHUP];
-        Ok(Self { delivery: SignalDelivery::with_pipe(read, write, SignalOnly, signals)?, told_to_end: false })
+        Ok(Self {
+            delivery: SignalDelivery::with_pipe(read, write, SignalOnly, signals)?,
+            told_to_end: false,
+        })
     }
 }
 

@@ -3,14 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use ::landlock::{
-<<<<<<< HEAD
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, LandlockStatus as Kernel, PathBeneath, PathFd,
     RestrictionStatus, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus,
     Scope,
-=======
-    ABI, Access, AccessFs, BitFlags, LandlockStatus as Kernel, PathBeneath, PathFd, RestrictionStatus,
-    Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
->>>>>>> 8e07e04 (feat(extensions): what init gives up before it starts a command)
 };
 use serde::{Deserialize, Serialize};
 
@@ -61,7 +56,6 @@ pub fn restrict(
     }
 }
 
-<<<<<<< HEAD
 /// Before the second version nothing can be moved to another directory, not even where everything is allowed, and no build works.
 /// So that right is required: without it nothing is enforced.
 fn ruleset() -> Result<RulesetCreated, RulesetError> {
@@ -72,10 +66,6 @@ fn ruleset() -> Result<RulesetCreated, RulesetError> {
         .handle_access(AccessFs::from_all(NEWEST))?
         .scope(Scope::from_all(NEWEST))?
         .create()
-=======
-fn ruleset() -> Result<RulesetCreated, RulesetError> {
-    Ruleset::default().handle_access(AccessFs::from_all(NEWEST))?.scope(Scope::from_all(NEWEST))?.create()
->>>>>>> 8e07e04 (feat(extensions): what init gives up before it starts a command)
 }
 
 fn with_rules(created: RulesetCreated, writable: &[PathBuf]) -> Result<RulesetCreated, Step> {
@@ -96,11 +86,6 @@ fn with_rule(ruled: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> 
 
 fn in_force(status: &RestrictionStatus) -> LandlockStatus {
     match (&status.landlock, &status.ruleset) {
-<<<<<<< HEAD
-=======
-        // Before the second version nothing could be moved to another directory, not even where everything is allowed: the
-        // library rather enforces nothing then, since it is told that moving is to be possible.
->>>>>>> 8e07e04 (feat(extensions): what init gives up before it starts a command)
         (Kernel::Available { .. }, RulesetStatus::NotEnforced) => {
             LandlockStatus::Absent("this kernel's Landlock is too old (Linux 5.19 is needed)".to_owned())
         }

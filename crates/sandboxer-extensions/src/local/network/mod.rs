@@ -23,3 +23,6 @@ pub use decision::Decision;
 pub use proxy::{Bounds, OnDecision, Proxy};
 pub use rules::Rules;
 pub use target::{Host, Name, Target};
+
+/// Where the proxy listens inside. The namespace is new, so the port is free.
+pub const PORT: u16 = 3128;

@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::commit;
 use super::create::{ConsumerArgs, location};
 use crate::cli::child::Ended;
-use crate::cli::contained;
 use crate::cli::conflicts::{self, Attempt, ConflictArgs};
+use crate::cli::contained;
 use crate::cli::diffs;
 use crate::cli::error::{CliError, Kind};
 use crate::cli::git::{self, CheckoutArgs};
@@ -201,7 +201,8 @@ impl Run {
 
     fn execute_contained(&self, app: &App, args: &Args, sandbox_id: &str) -> Result<Ended, CliError> {
         let spec = contained::spec(&self.session, &self.target)?;
-        let program = std::env::current_exe().map_err(|e| ours(Error::io("find", "this program", e).into()))?;
+        let program =
+            std::env::current_exe().map_err(|e| ours(Error::io("find", "this program", e).into()))?;
         let attached = contained::attach(&self.session, &program, &spec)?;
         let directory = self.workspace().resource.path().to_path_buf();
         let mut environment: Vec<_> = std::env::vars_os().collect();
