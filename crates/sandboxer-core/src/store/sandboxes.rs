@@ -195,7 +195,7 @@ impl Store {
 
     /// From `ready` to `active`; anything else stays as it is.
     pub fn set_active(&self, id: &SandboxId) -> Result<()> {
-        self.write("change a sandbox's state", |t| {
+        self.write_unflushed("change a sandbox's state", |t| {
             let sql = "UPDATE sandboxes SET state = 'active' WHERE id = ?1 AND state = 'ready'";
             t.prepare_cached(sql)?.execute([id.as_str()]).map(drop)
         })
@@ -220,9 +220,10 @@ impl Store {
         })
     }
 
-    /// Ends a sandbox's life in the state `destroyed` or `failed`: its name and its plan's place are free.
+    /// Ends a sandbox's life in the state `destroyed` or `failed`: its name and its plan's place are free. What led there was
+    /// flushed before anything was removed: a power cut takes it back to that, and recovery finds nothing left to do.
     pub fn close(&self, id: &SandboxId, state: SandboxState) -> Result<()> {
-        self.write("close a sandbox", |t| {
+        self.write_unflushed("close a sandbox", |t| {
             set_state(t, id, state)?;
             t.prepare_cached("UPDATE workspaces SET live = 0 WHERE sandbox_id = ?1")?
                 .execute([id.as_str()])?;
