@@ -119,7 +119,9 @@ impl Store {
 
     /// Writes down how several operations ended, in one. One whose end is lost is ended once more.
     pub fn end_all(&self, operations: &[OperationEnd]) -> Result<()> {
-        self.write_unflushed("log operations", |t| operations.iter().try_for_each(|operation| end(t, operation)))
+        self.write_unflushed("log operations", |t| {
+            operations.iter().try_for_each(|operation| end(t, operation))
+        })
     }
 
     /// The log, newest first.

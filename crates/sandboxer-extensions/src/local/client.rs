@@ -69,6 +69,19 @@ impl Runtimes {
 
     /// A client of the sandbox's runtime, if it runs.
     pub fn find(&self, sandbox: &str) -> Result<Option<Attached>> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.find_once(sandbox) {
+                // It is about to end: its socket goes in a moment, and somebody else's may come.
+                Err(Error::Io { source, .. }) if ended(&source) && Instant::now() < deadline => {
+                    std::thread::sleep(POLL);
+                }
+                found => return found,
+            }
+        }
+    }
+
+    fn find_once(&self, sandbox: &str) -> Result<Option<Attached>> {
         let directory = self.directory(sandbox);
         let Some(socket) =
             connect(&directory).map_err(|e| Error::io("reach the runtime in", &directory, e))?
@@ -78,8 +91,7 @@ impl Runtimes {
         let asked = greet(&socket).and_then(|()| ask(&socket, &Request::Start(Box::default())));
         match asked {
             Ok(Reply::Ready(ready)) => Ok(Some(Attached { socket, ready: *ready })),
-            // It ended just now.
-            Ok(Reply::Done) | Err(_) if connect(&directory).is_ok_and(|found| found.is_none()) => Ok(None),
+            Ok(Reply::Done) => Ok(None),
             Ok(other) => Err(unexpected(&directory, &other)),
             Err(e) => Err(Error::io("hear from the runtime in", &directory, e)),
         }
@@ -253,6 +265,14 @@ fn ask(socket: &UnixStream, request: &Request) -> io::Result<Reply> {
 
 fn hear(socket: &UnixStream) -> io::Result<Reply> {
     receive(socket)?.map(|(reply, _)| reply).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Whether whoever was spoken to is gone.
+fn ended(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+    )
 }
 
 fn unexpected(directory: &Path, reply: &Reply) -> Error {

@@ -4,7 +4,31 @@
 //! tool finds it missing and uses its defaults, which is seldom what matters, and `run.show` brings it back for those to whom it does.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::{Component, Path, PathBuf};
+
+/// What is hidden of the system. Only root could read it, and root is who may run a command.
+const SYSTEM: &[&str] = &[
+    "/etc/NetworkManager/system-connections",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/krb5.keytab",
+    "/etc/kubernetes",
+    "/etc/letsencrypt",
+    "/etc/rancher",
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/ssh/ssh_host_dsa_key",
+    "/etc/ssh/ssh_host_ecdsa_key",
+    "/etc/ssh/ssh_host_ed25519_key",
+    "/etc/ssh/ssh_host_rsa_key",
+    "/etc/ssl/private",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/wireguard",
+    "/var/lib/kubelet",
+    "/var/lib/rancher",
+];
 
 /// What is hidden unless it is shown, relative to the home directory. Directories are hidden with all that is in them.
 pub const DEFAULT: &[&str] = &[
@@ -193,7 +217,9 @@ pub const DEFAULT: &[&str] = &[
 /// Something shown that lies in something hidden is not shown by this: what is hidden is so as a whole. [`shown_within`] tells of it.
 pub fn places(home: &Path, more: &[String], shown: &[String]) -> Vec<PathBuf> {
     let shown: Vec<PathBuf> = shown.iter().filter_map(|place| resolved(home, place)).collect();
-    let listed = DEFAULT.iter().map(|place| home.join(place));
+    // What cannot be read needs no hiding, and each place that is hidden costs a mount.
+    let system = SYSTEM.iter().map(PathBuf::from).filter(|place| File::open(place).is_ok());
+    let listed = DEFAULT.iter().map(|place| home.join(place)).chain(system);
     let all: BTreeSet<PathBuf> =
         listed.chain(more.iter().filter_map(|place| resolved(home, place))).collect();
     let is_shown = |place: &PathBuf| shown.iter().any(|shown| place.starts_with(shown));
@@ -248,7 +274,8 @@ mod tests {
     #[test]
     fn credentials_are_hidden_by_default() {
         let places = hidden(&[], &[]);
-        assert_eq!(places.len(), DEFAULT.len(), "nothing on the list is twice, or within another");
+        let of_home = places.iter().filter(|place| place.starts_with(HOME)).count();
+        assert_eq!(of_home, DEFAULT.len(), "nothing on the list is twice, or within another");
         for place in [
             ".ssh",
             ".aws",

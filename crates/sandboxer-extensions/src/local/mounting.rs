@@ -15,6 +15,9 @@ use rustix::mount::{
 use super::refusal::{Refusal, Refused, refuse};
 use super::system::{Attributes, RDONLY, change_mount};
 
+/// How many files a directory in memory may hold.
+const INODES: &str = "400k";
+
 /// A mount that is nowhere yet.
 pub(crate) struct Detached(OwnedFd);
 
@@ -43,9 +46,10 @@ impl Detached {
         Ok(Self(mount))
     }
 
-    /// An empty directory in memory.
-    pub fn tmpfs(mode: &str, attributes: MountAttrFlags) -> Result<Self, Refusal> {
-        let options = [("mode", OsStr::new(mode)), ("source", OsStr::new("sandbox"))];
+    /// An empty directory in memory, which may take `size` of that: so many bytes, or a share.
+    pub fn tmpfs(mode: &str, size: &str, attributes: MountAttrFlags) -> Result<Self, Refusal> {
+        let options = [("mode", mode), ("size", size), ("nr_inodes", INODES), ("source", "sandbox")]
+            .map(|(k, v)| (k, OsStr::new(v)));
         Self::new(
             "tmpfs",
             &options,
@@ -115,9 +119,7 @@ pub(crate) fn cover(path: &Path, nothing: &Path) -> Result<(), Refusal> {
         Err(e) => return refuse(format!("look at {}", path.display()), &e.into()),
     };
     match kind {
-        FileType::Directory => {
-            Detached::tmpfs("0755", MountAttrFlags::MOUNT_ATTR_NOEXEC)?.attach(path).map(drop)
-        }
+        FileType::Directory => Detached::tmpfs("0755", "1m", MountAttrFlags::empty())?.attach(path).map(drop),
         // What it leads to is hidden by its own name.
         FileType::Symlink => Ok(()),
         _ => Detached::copy_of(nothing)?.attach(path).map(drop),

@@ -14,7 +14,7 @@ use super::home::{self, Home};
 use super::mounting::{Detached, cover, detach, make_mount_point, mount_points, seal};
 use super::refusal::{Refusal, Refused};
 use super::spec::{Bind, Isolation, Spec};
-use super::system::{Attributes, FOLLOW, RDONLY, TAME, change_mount};
+use super::system::{Attributes, BARE, FOLLOW, RDONLY, TAME, change_mount};
 
 /// Devices that everybody may use.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -22,10 +22,26 @@ const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// What in `/proc` speaks to the kernel instead of telling about processes. Whoever is root outside could write to it.
 const PROC_READ_ONLY: [&str; 5] = ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"];
 /// What tells of the host more than anybody inside needs to know.
-const PROC_COVERED: [&str; 5] = ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/acpi", "/proc/scsi"];
+const COVERED: [&str; 9] = [
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/timer_list",
+    "/proc/acpi",
+    "/proc/scsi",
+    "/sys/kernel/debug",
+    "/sys/kernel/tracing",
+    "/sys/firmware",
+    "/sys/fs/bpf",
+];
 
-/// What is private. All of it is in memory.
-const PRIVATE: [(&str, &str); 3] = [("/tmp", "1777"), ("/var/tmp", "1777"), ("/run", "0755")];
+/// What is private. All of it is in memory, of which each may take a share.
+const PRIVATE: [(&str, &str, &str); 3] =
+    [("/tmp", "1777", "20%"), ("/var/tmp", "1777", "10%"), ("/run", "0755", "5%")];
+/// The shares of the layer over home and of shared memory.
+const HOME_SHARE: &str = "20%";
+const SHM_SHARE: &str = "20%";
+/// What holds next to nothing.
+const TINY: &str = "1m";
 
 /// A file that holds nothing and cannot be filled.
 const NOTHING: &str = "/dev/null";
@@ -50,7 +66,10 @@ struct Sources {
 impl Sources {
     fn take(spec: &Spec) -> Result<Self, Refusal> {
         let bind = |bind: &Bind| Ok((bind.at.clone(), Detached::copy_of(&bind.from)?));
-        let device = |name: &'static str| Ok((name, Detached::copy_of(&Path::new("/dev").join(name))?));
+        // Read-only keeps nobody from using a device, and root from changing the host's.
+        let device = |name: &'static str| {
+            Ok((name, Detached::copy_of(&Path::new("/dev").join(name))?.with(RDONLY | BARE)?))
+        };
         Ok(Self {
             devices: DEVICES.into_iter().map(device).collect::<Result<_, Refusal>>()?,
             workspaces: spec.workspaces.iter().map(bind).collect::<Result<_, Refusal>>()?,
@@ -87,17 +106,18 @@ pub(crate) fn build(spec: &Spec, user_marks: bool) -> Result<Root, Refusal> {
         Some(home) => Some(cover_home(home, spec, user_marks)?),
         None => None,
     };
-    for (at, mode) in PRIVATE.into_iter().filter(|(at, _)| Path::new(at).is_dir() && !is_link(at)) {
-        Detached::tmpfs(mode, MountAttrFlags::empty())?.attach(Path::new(at))?;
+    for (at, mode, share) in PRIVATE.into_iter().filter(|(at, ..)| Path::new(at).is_dir() && !is_link(at)) {
+        Detached::tmpfs(mode, share, MountAttrFlags::empty())?.attach(Path::new(at))?;
     }
     place_devices(sources.devices)?;
     let home_layer = match (layer, &sources.home) {
         (Some(layer), Some(home)) => Some(place_home(layer, home.path())?),
         _ => None,
     };
-    hide(spec, sources.home.as_ref().map(Home::path))?;
+    let covered = hide(spec, sources.home.as_ref().map(Home::path))?;
     place(sources.workspaces, TAME)?;
     place(sources.exposed, TAME | RDONLY)?;
+    covered.iter().try_for_each(|path| seal(path))?;
     cover_inside_workspaces(spec)?;
     place_proc(sources.proc)?;
     if spec.isolation == Isolation::Strict {
@@ -121,12 +141,12 @@ fn is_link(path: &str) -> bool {
 /// The layer over home is made in a directory in memory, which has to be mounted somewhere for that; `/tmp` is covered afterwards.
 fn cover_home(home: &Home, spec: &Spec, user_marks: bool) -> Result<home::Layer, Refusal> {
     let scratch = Path::new("/tmp");
-    Detached::tmpfs("0700", MountAttrFlags::empty())?.attach(scratch)?;
+    Detached::tmpfs("0700", HOME_SHARE, MountAttrFlags::empty())?.attach(scratch)?;
     if spec.isolation != Isolation::Strict {
         return home.layer(scratch, &spec.hidden, user_marks);
     }
     // Nothing of it is shown.
-    let mount = Detached::tmpfs("0700", MountAttrFlags::empty())?;
+    let mount = Detached::tmpfs("0700", HOME_SHARE, MountAttrFlags::empty())?;
     let upper = rustix::io::fcntl_dupfd_cloexec(&mount, 3).refused(|| "open a layer".to_owned())?;
     Ok(home::Layer { mount, upper })
 }
@@ -139,7 +159,7 @@ fn place_home(layer: home::Layer, at: &Path) -> Result<OwnedFd, Refusal> {
 
 fn place_devices(devices: Vec<(&'static str, Detached)>) -> Result<(), Refusal> {
     let dev = Path::new("/dev");
-    Detached::tmpfs("0755", MountAttrFlags::MOUNT_ATTR_NOEXEC)?.attach(dev)?;
+    Detached::tmpfs("0755", TINY, MountAttrFlags::MOUNT_ATTR_NOEXEC)?.attach(dev)?;
     for (name, device) in devices {
         let at = dev.join(name);
         make_mount_point(&at, false)?;
@@ -160,17 +180,20 @@ fn place_devices(devices: Vec<(&'static str, Detached)>) -> Result<(), Refusal> 
     let pts = [("ptmxmode", OsStr::new("0666")), ("mode", OsStr::new("0620"))];
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     Detached::new("devpts", &pts, attributes)?.attach(&dev.join("pts"))?;
-    Detached::tmpfs("1777", MountAttrFlags::empty())?.attach(&dev.join("shm"))?;
+    Detached::tmpfs("1777", SHM_SHARE, MountAttrFlags::empty())?.attach(&dev.join("shm"))?;
     seal(dev)
 }
 
-/// Covers what is to be hidden and is neither in the home layer, where it is missing, nor in a workspace.
-fn hide(spec: &Spec, home: Option<&Path>) -> Result<(), Refusal> {
+/// Covers what is to be hidden and is neither in the home layer, where it is missing, nor in a workspace. Says which directories:
+/// mount points may still have to be made in them.
+fn hide(spec: &Spec, home: Option<&Path>) -> Result<Vec<PathBuf>, Refusal> {
     let layered = |path: &Path| home.is_some_and(|home| path.starts_with(home) && path != home);
+    let mut covered = Vec::new();
     for path in spec.hidden.iter().filter(|path| !layered(path) && workspace_of(path, spec).is_none()) {
         cover(path, Path::new(NOTHING))?;
+        covered.extend(path.is_dir().then(|| path.clone()));
     }
-    Ok(())
+    Ok(covered)
 }
 
 fn cover_inside_workspaces(spec: &Spec) -> Result<(), Refusal> {
@@ -198,7 +221,7 @@ fn place_proc(proc: Detached) -> Result<(), Refusal> {
     for path in PROC_READ_ONLY.map(Path::new).into_iter().filter(|path| home::exists(path)) {
         Detached::copy_of(path)?.with(RDONLY)?.attach(path)?;
     }
-    for path in PROC_COVERED.map(Path::new) {
+    for path in COVERED.map(Path::new) {
         cover(path, Path::new(NOTHING))?;
     }
     Ok(())
@@ -212,7 +235,7 @@ fn enter_workspace(spec: &Spec) -> Result<(), Refusal> {
 
 fn writable(spec: &Spec, home: Option<&Path>) -> Vec<PathBuf> {
     let workspaces = spec.workspaces.iter().map(|workspace| workspace.at.clone());
-    let private = PRIVATE.iter().map(|(at, _)| PathBuf::from(at));
+    let private = PRIVATE.iter().map(|(at, ..)| PathBuf::from(at));
     let devices = ["/dev", "/proc"].map(PathBuf::from);
     workspaces.chain(private).chain(devices).chain(home.map(Path::to_path_buf)).collect()
 }

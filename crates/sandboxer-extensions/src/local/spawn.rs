@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
-use rustix::fs::Mode;
+use rustix::fs::{FileType, Mode, fstat, makedev};
 use rustix::io::Errno;
 use rustix::process::umask;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
@@ -70,10 +70,19 @@ fn with_terminal(
     for (stream, is_terminal) in streams.into_iter().zip(which) {
         chosen.push(match terminal.filter(|_| is_terminal) {
             Some(terminal) => Stdio::from(terminal.side.try_clone()?),
+            // The host's own could be changed by whoever is its owner.
+            None if is_null(&stream) => Stdio::null(),
             None => Stdio::from(stream),
         });
     }
     chosen.try_into().map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+fn is_null(stream: &OwnedFd) -> bool {
+    let null = makedev(1, 3);
+    fstat(stream).is_ok_and(|stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && stat.st_rdev == null
+    })
 }
 
 fn failed(step: &str, error: &io::Error) -> NotSpawned {

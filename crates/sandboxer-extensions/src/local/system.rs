@@ -27,6 +27,8 @@ pub(crate) struct Attributes {
 pub(crate) const RDONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 /// Nothing on it gives privileges or is a device.
 pub(crate) const TAME: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+/// Nothing on it gives privileges or is executed; devices are devices.
+pub(crate) const BARE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
 /// What is unmounted outside is unmounted here.
 pub(crate) const FOLLOW: u64 = libc::MS_SLAVE;
 

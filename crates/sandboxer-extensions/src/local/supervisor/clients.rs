@@ -45,7 +45,6 @@ struct Serving {
     runtime: Runtime,
     clients: Vec<Client>,
     next_id: u64,
-    had_command: bool,
     reserve: Reserve,
     last_look: Instant,
 }
@@ -64,14 +63,8 @@ impl Runtime {
         send(&first, &Reply::Ready(Box::new(self.ready.clone())), &[])?;
         let reserve = Reserve::of(&self);
         let client = Client { socket: first, command: None, froze: false, gone: false };
-        let mut serving = Serving {
-            runtime: self,
-            clients: vec![client],
-            next_id: 0,
-            had_command: false,
-            reserve,
-            last_look: Instant::now(),
-        };
+        let mut serving =
+            Serving { runtime: self, clients: vec![client], next_id: 0, reserve, last_look: Instant::now() };
         let over = serving.run();
         serving.finish(over);
         Ok(())
@@ -180,7 +173,9 @@ impl Serving {
     fn forget(&mut self, id: u64, end: Option<End>) -> Option<Owed> {
         let at = self.clients.iter().position(|client| client.runs(id))?;
         let client = self.clients.remove(at);
-        let last = !self.clients.iter().any(|client| client.command.is_some());
+        // Somebody who has just come may be about to start something.
+        self.accept();
+        let last = self.clients.iter().all(|client| client.gone);
         match (end, last) {
             (Some(end), true) => return Some(Owed { client: client.socket, end }),
             (Some(end), false) => {
@@ -230,7 +225,6 @@ impl Serving {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         self.next_id += 1;
-        self.had_command = true;
         let timeout = exec.timeout.or(self.runtime.ready.spec.limits.timeout);
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         self.clients[at].command = Some(Command { id: self.next_id, deadline });
@@ -296,8 +290,7 @@ impl Serving {
                 return Some(Over::Ended(End::DiskLow));
             }
         }
-        let nobody = !self.clients.iter().any(|client| client.command.is_some());
-        (nobody && (self.had_command || self.clients.is_empty())).then_some(Over::Idle)
+        self.clients.is_empty().then_some(Over::Idle)
     }
 
     /// Ends everything inside, then tells whoever waits.
