@@ -211,13 +211,12 @@ impl Store {
 
     /// A sandbox that was made is ready, and the operation that made it done, in one.
     pub fn publish(&self, sandbox: &Sandbox, end: &OperationEnd) -> Result<()> {
-        self.write("publish a sandbox", |t| {
-            for (position, made) in sandbox.workspaces.iter().enumerate() {
-                set_ref(t, &sandbox.id, position, &made.sandbox_ref, &made.reason)?;
-            }
-            set_state(t, &sandbox.id, SandboxState::Ready)?;
-            operations::end(t, end)
-        })
+        self.write("publish a sandbox", |t| publish(t, sandbox, end))
+    }
+
+    /// The same for one that nobody looks for after a power cut.
+    pub fn publish_unflushed(&self, sandbox: &Sandbox, end: &OperationEnd) -> Result<()> {
+        self.write_unflushed("publish a sandbox", |t| publish(t, sandbox, end))
     }
 
     /// Ends a sandbox's life in the state `destroyed` or `failed`: its name and its plan's place are free. What led there was
@@ -233,6 +232,14 @@ impl Store {
                 .map(drop)
         })
     }
+}
+
+fn publish(t: &Transaction<'_>, sandbox: &Sandbox, end: &OperationEnd) -> rusqlite::Result<()> {
+    for (position, made) in sandbox.workspaces.iter().enumerate() {
+        set_ref(t, &sandbox.id, position, &made.sandbox_ref, &made.reason)?;
+    }
+    set_state(t, &sandbox.id, SandboxState::Ready)?;
+    operations::end(t, end)
 }
 
 fn set_ref(

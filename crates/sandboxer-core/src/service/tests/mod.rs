@@ -139,6 +139,7 @@ fn request(resources: &[&Path]) -> CreateRequest {
         name: None,
         ttl: None,
         consumer: Consumer { actor_type: "adm".into(), project: "test".into() },
+        disposable: false,
     }
 }
 

@@ -144,6 +144,7 @@ fn prepare(app: &App, args: &Args) -> Result<Run, CliError> {
         name: args.name.clone(),
         ttl: None,
         consumer: args.consumer.consumer(&session),
+        disposable: args.discard && args.plan.is_none(),
     };
     let created = session.manager.get_or_create_sandbox(&request)?;
     let target = session.find(created.sandbox.id.as_str())?;
