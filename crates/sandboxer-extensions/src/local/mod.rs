@@ -24,7 +24,7 @@ mod system;
 mod terminal;
 mod wire;
 
-pub use client::{Attached, Frozen, Runtimes, Started};
+pub use client::{Attached, Called, Frozen, Runtimes, Started};
 pub use refusal::Refusal;
 pub use report::{Confined, Process, Ready, Report, Told};
 pub use running::{Command, Outcome, Running, Signals};

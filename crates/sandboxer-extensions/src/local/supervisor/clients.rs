@@ -198,7 +198,9 @@ impl Serving {
         };
         let answered = match request {
             Request::Hello => self.say(at, &Reply::Hello { protocol: PROTOCOL, pid: std::process::id() }),
-            Request::Start(_) => self.say(at, &Reply::Ready(Box::new(self.runtime.ready.clone()))),
+            Request::Attach | Request::Start { .. } => {
+                self.say(at, &Reply::Ready(Box::new(self.runtime.ready.clone())))
+            }
             Request::Exec(exec) => self.exec(at, exec, &along),
             Request::Signal(signal) => self.signal(at, signal),
             Request::Freeze => self.freeze(at),
