@@ -234,6 +234,22 @@ pub fn shown_within(home: &Path, hidden: &[PathBuf], shown: &[String]) -> Vec<Pa
     shown.iter().filter_map(|place| resolved(home, place)).filter(lies_within).collect()
 }
 
+/// Where the places really are, those that are there: a link is hidden with what it leads to, and what is reached through a link where it
+/// lies.
+pub(crate) fn real(places: &[PathBuf]) -> Vec<PathBuf> {
+    let mut real = BTreeSet::new();
+    for place in places {
+        let (Some(parent), Some(name)) = (place.parent(), place.file_name()) else { continue };
+        let Ok(own) = parent.canonicalize().map(|parent| parent.join(name)) else { continue };
+        if own.symlink_metadata().is_err() {
+            continue;
+        }
+        real.extend(own.canonicalize());
+        real.insert(own);
+    }
+    outermost(real.into_iter().collect())
+}
+
 /// Without what lies in another: it is hidden with it. Sorted by component, what lies in a place follows it at once.
 fn outermost(sorted: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut kept: Vec<PathBuf> = Vec::with_capacity(sorted.len());
@@ -287,6 +303,20 @@ mod tests {
         ] {
             assert!(has(&places, &format!("{HOME}/{place}")), "{place}");
         }
+    }
+
+    #[test]
+    fn what_lies_behind_a_link_is_hidden_where_it_lies() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path().canonicalize().unwrap();
+        std::fs::create_dir_all(home.join("dotfiles/config/gh")).unwrap();
+        std::fs::create_dir_all(home.join("dotfiles/aws")).unwrap();
+        std::os::unix::fs::symlink("dotfiles/config", home.join(".config")).unwrap();
+        std::os::unix::fs::symlink("dotfiles/aws", home.join(".aws")).unwrap();
+        std::os::unix::fs::symlink("nowhere", home.join(".kube")).unwrap();
+        let places = [".config/gh", ".aws", ".kube", ".ssh"].map(|place| home.join(place));
+        let expected = [".aws", ".kube", "dotfiles/aws", "dotfiles/config/gh"].map(|place| home.join(place));
+        assert_eq!(real(&places), expected);
     }
 
     #[test]
