@@ -14,6 +14,7 @@ mod orphans;
 mod park;
 mod race;
 mod recover;
+mod runtime;
 mod select;
 mod undo;
 
