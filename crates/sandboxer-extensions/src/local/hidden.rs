@@ -239,11 +239,12 @@ pub fn shown_within(home: &Path, hidden: &[PathBuf], shown: &[String]) -> Vec<Pa
 pub(crate) fn real(places: &[PathBuf]) -> Vec<PathBuf> {
     let mut real = BTreeSet::new();
     for place in places {
-        let (Some(parent), Some(name)) = (place.parent(), place.file_name()) else { continue };
-        let Ok(own) = parent.canonicalize().map(|parent| parent.join(name)) else { continue };
-        if own.symlink_metadata().is_err() {
+        // Most of them are not there.
+        let (Ok(_), Some(parent), Some(name)) = (place.symlink_metadata(), place.parent(), place.file_name())
+        else {
             continue;
-        }
+        };
+        let Ok(own) = parent.canonicalize().map(|parent| parent.join(name)) else { continue };
         real.extend(own.canonicalize());
         real.insert(own);
     }
