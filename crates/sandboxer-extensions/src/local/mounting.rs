@@ -120,7 +120,7 @@ pub(crate) fn cover(path: &Path, nothing: &Path) -> Result<(), Refusal> {
         }
         // What it leads to is hidden by its own name.
         FileType::Symlink => Ok(()),
-        _ => Detached::copy_of(nothing)?.attach(path).map(drop),
+        _ => Detached::copy_of(nothing)?.with(RDONLY)?.attach(path).map(drop),
     }
 }
 
