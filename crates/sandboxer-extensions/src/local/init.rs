@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::exit;
 
 use nix::sched::{CloneFlags, unshare};
@@ -27,7 +28,7 @@ use super::spawn::{self, NotSpawned};
 use super::spec::{Network, Spec};
 use super::stopping;
 use super::system::bring_up_loopback;
-use super::wire::{End, Order, Told, receive, send};
+use super::wire::{Built, End, Order, Told, receive, send};
 
 /// What init is given by the process it is a copy of.
 pub(crate) struct Given<'a> {
@@ -48,6 +49,7 @@ struct Handed {
     listener: Option<TcpListener>,
     watch: Option<OwnedFd>,
     home_layer: Option<OwnedFd>,
+    writable: Vec<PathBuf>,
 }
 
 /// Lives as init. Never returns.
@@ -80,13 +82,14 @@ fn tell_ready(socket: &OwnedFd, handed: &Handed) -> io::Result<()> {
     .into_iter()
     .flatten()
     .collect();
-    let told = Told::Ready {
-        confined: Box::new(handed.confined.clone()),
+    let built = Built {
+        confined: handed.confined.clone(),
         listener: handed.listener.is_some(),
         watch: handed.watch.is_some(),
         home_layer: handed.home_layer.is_some(),
+        writable: handed.writable.clone(),
     };
-    send(socket, &told, &along)
+    send(socket, &Told::Ready(Box::new(built)), &along)
 }
 
 fn build(given: &Given) -> Result<Handed, Refusal> {
@@ -113,6 +116,8 @@ fn build(given: &Given) -> Result<Handed, Refusal> {
     if let LandlockStatus::Enforced { abi } = landlock {
         handed.confined.landlock = Some(abi);
     }
+    handed.writable = writable;
+    handed.watch = Some(confine::watch::install()?);
     confine::seccomp::filter(spec.isolation)?.install()?;
     Ok(handed)
 }

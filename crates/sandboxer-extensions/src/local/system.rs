@@ -4,7 +4,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -30,12 +30,23 @@ pub(crate) const TAME: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 /// What is unmounted outside is unmounted here.
 pub(crate) const FOLLOW: u64 = libc::MS_SLAVE;
 
-/// A copy of this process in new namespaces: `None` in the copy, its process id in the original. There must be one thread.
-pub(crate) fn fork_into(namespaces: CloneFlags) -> io::Result<Option<Pid>> {
-    let flags = libc::c_long::from(namespaces.bits() | libc::SIGCHLD);
-    // SAFETY: without CLONE_VM and with no stack given this is fork(2). The process has one thread, so no lock can be held by
-    // a thread that is missing in the copy.
-    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+/// `CLONE_INTO_CGROUP`, which is wider than the libc crate's type for it.
+const INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// A copy of this process in new namespaces, and in `cgroup` if one is given: `None` in the copy, its process id in the original.
+/// There must be one thread.
+pub(crate) fn fork_into(namespaces: CloneFlags, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Option<Pid>> {
+    // SAFETY: all zeroes is a value of every field of the structure.
+    let mut wanted: libc::clone_args = unsafe { std::mem::zeroed() };
+    wanted.flags = u64::from(namespaces.bits().cast_unsigned());
+    wanted.exit_signal = u64::from(libc::SIGCHLD.cast_unsigned());
+    if let Some(cgroup) = cgroup {
+        wanted.flags |= INTO_CGROUP;
+        wanted.cgroup = u64::from(cgroup.as_raw_fd().cast_unsigned());
+    }
+    // SAFETY: without CLONE_VM and with no stack given this is fork(2), and the structure is what its size says. The process has
+    // one thread, so no lock can be held by a thread that is missing in the copy.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const wanted, size_of::<libc::clone_args>()) };
     match pid {
         -1 => Err(io::Error::last_os_error()),
         pid => Ok(i32::try_from(pid).ok().and_then(Pid::from_raw)),
@@ -74,7 +85,7 @@ pub(crate) fn lead_session(command: &mut Command, terminal: Option<i32>) {
         rustix::process::setsid()?;
         if let Some(stream) = terminal {
             // SAFETY: a standard stream is open for as long as the closure runs.
-            let stream = unsafe { std::os::fd::BorrowedFd::borrow_raw(stream) };
+            let stream = unsafe { BorrowedFd::borrow_raw(stream) };
             rustix::process::ioctl_tiocsctty(stream)?;
         }
         Ok(())

@@ -135,12 +135,7 @@ pub(crate) enum Told {
     /// It has a user namespace, and needs somebody outside to say who is who in it.
     Unmapped,
     /// Everything is in place. Listener, watch and home layer come along, in this order, if there are any.
-    Ready {
-        confined: Box<super::report::Confined>,
-        listener: bool,
-        watch: bool,
-        home_layer: bool,
-    },
+    Ready(Box<Built>),
     Failed(Refusal),
     Spawned {
         id: u64,
@@ -155,6 +150,19 @@ pub(crate) enum Told {
         end: End,
     },
     Stopped,
+}
+
+/// What init has built.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Built {
+    pub confined: super::report::Confined,
+    /// Which of them come along.
+    pub listener: bool,
+    pub watch: bool,
+    pub home_layer: bool,
+    /// Below these, writing is nobody's business.
+    #[serde(with = "paths::list")]
+    pub writable: Vec<PathBuf>,
 }
 
 /// Says something. A receiver that is gone is an error, and no signal.

@@ -351,10 +351,16 @@ fn hints_of(error: &Error) -> Vec<String> {
         Error::Unsupported { .. } | Error::Unavailable { .. } => {
             vec!["`sandbox doctor` shows which strategies work here, and why not".to_owned()]
         }
-        Error::Busy { .. } => vec!["wait until it has ended, then try again".to_owned()],
+        Error::Busy { holder, .. } => busy_hints(holder.as_deref()),
         Error::Cancelled => vec!["type the command again to go on".to_owned()],
         _ => Vec::new(),
     }
+}
+
+fn busy_hints(holder: Option<&str>) -> Vec<String> {
+    let command = holder.is_some_and(|holder| holder.starts_with("a command is running"));
+    let see = command.then(|| "`sandbox ps ID` shows what runs in it".to_owned());
+    see.into_iter().chain(["wait until it has ended, then try again".to_owned()]).collect()
 }
 
 fn io_hints(source: &io::Error) -> Vec<String> {

@@ -6,7 +6,7 @@
 mod child;
 mod commands;
 mod conflicts;
-mod contained;
+mod contain;
 mod diffs;
 mod error;
 mod exit;

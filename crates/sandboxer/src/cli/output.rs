@@ -124,6 +124,16 @@ impl Ui {
         }
     }
 
+    /// The same as [`Self::note`], for whoever cannot hold on to this.
+    pub fn teller(&self) -> impl Fn(&str) + use<> {
+        let silent = self.quiet || self.json;
+        move |text| {
+            if !silent {
+                let _ = writeln!(io::stderr(), "{text}");
+            }
+        }
+    }
+
     /// Warns of what is removed to keep within the budgets, whenever that happens.
     pub fn removal_teller(&self) -> Arc<dyn Fn(&str) + Send + Sync> {
         let (json, warning) = (self.json, self.paint_err(style::WARN, "warning:"));
@@ -260,14 +270,14 @@ pub fn size(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// `1 file`, `2 files`, `2 sandboxes`, `2 directories`.
+/// `1 file`, `2 files`, `2 sandboxes`, `2 processes`, `2 directories`.
 pub fn count(n: usize, one: &str) -> String {
     if n == 1 {
         return format!("1 {one}");
     }
     match one.strip_suffix('y') {
         Some(stem) => format!("{n} {stem}ies"),
-        None if one.ends_with('x') => format!("{n} {one}es"),
+        None if one.ends_with(['x', 's']) => format!("{n} {one}es"),
         None => format!("{n} {one}s"),
     }
 }
@@ -358,6 +368,7 @@ mod tests {
         assert_eq!(count(1, "file"), "1 file");
         assert_eq!(count(2, "directory"), "2 directories");
         assert_eq!(count(0, "sandbox"), "0 sandboxes");
+        assert_eq!(count(2, "process"), "2 processes");
     }
 
     #[test]

@@ -165,7 +165,7 @@ impl Serving {
                     client.gone |= send(&client.socket, &Reply::Done, &[]).is_err();
                 }
             }
-            Told::Unmapped | Told::Ready { .. } | Told::Failed(_) => {}
+            Told::Unmapped | Told::Ready(_) | Told::Failed(_) => {}
         }
         Ok(None)
     }
@@ -302,8 +302,9 @@ impl Serving {
 
     /// Ends everything inside, then tells whoever waits.
     fn finish(mut self, (owed, over): (Option<Owed>, Over)) {
-        drop(self.runtime.proxy.take());
         let report = Box::new(self.end_everything());
+        drop(self.runtime.proxy.take());
+        drop(self.runtime.watcher.take());
         if let Some(Owed { client, end }) = owed {
             let _ = send(&client, &Reply::Ended { end, report: Some(report.clone()) }, &[]);
         }

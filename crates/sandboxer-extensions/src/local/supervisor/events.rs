@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
+use crate::local::confine::watch::Refused;
 use crate::local::network::Decision;
 use crate::local::report::Report;
 
@@ -38,8 +39,15 @@ impl Events {
         self.write("network", json!(decision));
     }
 
-    /// Something was attempted that is not allowed.
-    pub fn write(&self, kind: &str, what: Value) {
+    /// Somebody tried to write where nothing can be written.
+    pub fn refused(&self, refused: &Refused) {
+        let path = refused.path.to_string_lossy().into_owned();
+        if self.seen.lock().unwrap_or_else(PoisonError::into_inner).writes_refused.add(path.clone()) {
+            self.write("write", json!({"path": path, "allowed": false}));
+        }
+    }
+
+    fn write(&self, kind: &str, what: Value) {
         let at = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let line = format!("{}\n", json!({"at_ms": at.as_millis() as u64, "kind": kind, "what": what}));
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);

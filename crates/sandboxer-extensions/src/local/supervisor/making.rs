@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -11,10 +11,13 @@ use std::time::{Duration, Instant};
 use nix::sched::{CloneFlags, setns};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Rlimit, Signal, geteuid, getrlimit, pidfd_open, pidfd_send_signal, setrlimit,
+};
 
 use super::events::Events;
 use super::sockets;
+use crate::local::confine::watch::Watcher;
 use crate::local::init::{self, Given};
 use crate::local::limits::{Group, Roots};
 use crate::local::network::{Proxy, Rules};
@@ -44,6 +47,7 @@ pub(super) struct Runtime {
     /// What was written to the home directory.
     pub home_layer: Option<OwnedFd>,
     pub proxy: Option<Proxy>,
+    pub watcher: Option<Watcher>,
     /// Held for as long as this process lives.
     _lock: File,
 }
@@ -85,8 +89,10 @@ impl Runtime {
             let _ = group.remove();
         }
         let (init, handed) = started?;
+        raise_descriptors();
         let seen = Arc::new(Mutex::new(Report::default()));
         let events = Arc::new(Events::open(directory, Arc::clone(&seen)));
+        let watcher = start_watcher(handed.watch, handed.writable, &events)?;
         let proxy = start_proxy(&spec, handed.listener, &events)?;
         Ok(Self {
             directory: directory.to_path_buf(),
@@ -98,9 +104,16 @@ impl Runtime {
             seen,
             home_layer: handed.home_layer,
             proxy,
+            watcher,
             _lock: lock,
         })
     }
+}
+
+/// Each connection through the proxy takes several. Init has been made and keeps the limit that it was given.
+fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 fn take_lock(directory: &Path) -> Result<File, Refusal> {
@@ -172,7 +185,9 @@ fn make_group(spec: &Spec, directory: &Path) -> Result<Group, Refusal> {
 struct Handed {
     confined: Confined,
     listener: Option<OwnedFd>,
+    watch: Option<OwnedFd>,
     home_layer: Option<OwnedFd>,
+    writable: Vec<PathBuf>,
 }
 
 fn start_init(spec: &Spec, standing: &Standing, group: &Group) -> Result<(Init, Handed), Refusal> {
@@ -185,7 +200,9 @@ fn start_init(spec: &Spec, standing: &Standing, group: &Group) -> Result<(Init, 
     if spec.network != Network::Host {
         namespaces |= CloneFlags::CLONE_NEWNET;
     }
-    let forked = fork_into(namespaces)
+    // Being moved later would cost more than everything else here.
+    let cgroup = group.unified().and_then(|path| File::open(path).ok());
+    let forked = fork_into(namespaces, cgroup.as_ref().map(AsFd::as_fd))
         .map_err(|e| Refusal::new("make namespaces", sandboxer_keeper::why_no_namespaces(&e)))?;
     let Some(pid) = forked else {
         drop(ours);
@@ -200,16 +217,16 @@ fn start_init(spec: &Spec, standing: &Standing, group: &Group) -> Result<(Init, 
     drop(theirs);
     let handle = pidfd_open(pid, PidfdFlags::empty()).refused(|| "hold on to init".to_owned())?;
     let init = Init { pid, handle, socket: ours.into() };
-    let made = admit(&init, group);
+    let moved = if cgroup.is_some() { group.add_cloned(pid) } else { group.add(pid) };
+    let made = moved.map_err(Refusal::from).and_then(|()| admit(&init));
     if made.is_err() {
         init.end();
     }
     Ok((init, made?))
 }
 
-/// Puts init where it belongs and waits until it has built everything.
-fn admit(init: &Init, group: &Group) -> Result<Handed, Refusal> {
-    group.add(init.pid)?;
+/// Init is where it belongs: lets it go on, and waits until it has built everything.
+fn admit(init: &Init) -> Result<Handed, Refusal> {
     let told = |order: &Order| send(&init.socket, order, &[]).refused(|| "speak to init".to_owned());
     told(&Order::Go)?;
     loop {
@@ -218,11 +235,16 @@ fn admit(init: &Init, group: &Group) -> Result<Handed, Refusal> {
                 map_ids(init.pid)?;
                 told(&Order::Go)?;
             }
-            Some((Told::Ready { confined, listener, home_layer, .. }, along)) => {
+            Some((Told::Ready(told), along)) => {
                 let mut along = along.into_iter();
-                let listener = listener.then(|| along.next()).flatten();
-                let home_layer = home_layer.then(|| along.next()).flatten();
-                return Ok(Handed { confined: *confined, listener, home_layer });
+                let mut next = |there: bool| there.then(|| along.next()).flatten();
+                return Ok(Handed {
+                    confined: told.confined,
+                    listener: next(told.listener),
+                    watch: next(told.watch),
+                    home_layer: next(told.home_layer),
+                    writable: told.writable,
+                });
             }
             Some((Told::Failed(refusal), _)) => return Err(refusal),
             other => return Err(Refusal::new("hear from init", format!("it says {other:?}"))),
@@ -245,6 +267,17 @@ fn map_ids(pid: Pid) -> Result<(), Refusal> {
         std::fs::write(path, map).refused(failed)?;
     }
     Ok(())
+}
+
+fn start_watcher(
+    listener: Option<OwnedFd>,
+    writable: Vec<PathBuf>,
+    events: &Arc<Events>,
+) -> Result<Option<Watcher>, Refusal> {
+    let Some(listener) = listener else { return Ok(None) };
+    let events = Arc::clone(events);
+    let watcher = Watcher::start(listener, writable, Arc::new(move |refused| events.refused(&refused)));
+    watcher.map(Some).refused(|| "watch for writes".to_owned())
 }
 
 fn start_proxy(

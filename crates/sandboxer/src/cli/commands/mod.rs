@@ -9,6 +9,8 @@ mod create;
 mod destroy;
 mod diff;
 mod doctor;
+mod events;
+mod exec;
 mod gc;
 mod get;
 mod list;
@@ -16,11 +18,13 @@ mod log;
 mod man;
 mod parked;
 mod path;
+mod ps;
 mod read;
 mod refresh;
 mod restore;
 mod rollback;
 mod run;
+mod shell;
 mod show;
 mod status;
 mod strategies;
@@ -41,6 +45,10 @@ use super::session::App;
 #[derive(clap::Subcommand)]
 pub enum Command {
     Run(run::Args),
+    Exec(exec::Args),
+    Shell(shell::Args),
+    Ps(ps::Args),
+    Events(events::Args),
     Create(create::Args),
     List(list::Args),
     Get(get::Args),
@@ -85,6 +93,10 @@ impl Command {
     fn dispatch(&self, app: &mut App) -> Outcome {
         match self {
             Self::Run(args) => run::run(app, args),
+            Self::Exec(args) => exec::run(app, args),
+            Self::Shell(args) => shell::run(app, args),
+            Self::Ps(args) => ps::run(app, args),
+            Self::Events(args) => events::run(app, args),
             Self::Create(args) => create::run(app, args),
             Self::List(args) => list::run(app, args),
             Self::Get(args) => get::run(app, args),
@@ -120,6 +132,10 @@ impl Command {
     /// What was typed for `ID`.
     fn selector(&self) -> Option<&str> {
         match self {
+            Self::Exec(args) => Some(&args.target.id),
+            Self::Shell(args) => Some(&args.target.id),
+            Self::Ps(args) => Some(&args.target.id),
+            Self::Events(args) => Some(&args.target.id),
             Self::Get(args) => Some(&args.target.id),
             Self::Path(args) => Some(&args.target.id),
             Self::Read(args) => Some(&args.target.id),

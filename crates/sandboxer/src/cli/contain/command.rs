@@ -1,64 +1,22 @@
-//! Commands in a runtime: what it is to be, by flags and settings, and how the command's end becomes an exit code.
+//! A command in a runtime: its streams, the signals that are for it, and how its end becomes an exit code.
 
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use sandboxer_core::Error;
-use sandboxer_core::service::{Target, Workspace};
-use sandboxer_extensions::local::{
-    Attached, Bind, Command, End, Isolation, Limits, Network, Outcome, Report, Runtimes,
-    Signals as Forwarded, Spec, Started,
-};
-use sandboxer_keeper::enter;
+use sandboxer_extensions::local::{Attached, Command, End, Outcome, Report, Signals as Forwarded};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 
-use super::error::{CliError, Kind};
-use super::exit;
-use super::output;
-use super::session::Session;
-
-/// What the runtime of a sandbox is to be.
-pub fn spec(session: &Session, target: &Target) -> Result<Spec, CliError> {
-    let mut spec = Spec {
-        sandbox: target.sandbox.id.as_str().to_owned(),
-        isolation: Isolation::Standard,
-        network: Network::None,
-        limits: Limits::default(),
-        home: std::env::home_dir().and_then(|home| home.canonicalize().ok()),
-        ..Spec::default()
-    };
-    for workspace in &target.sandbox.workspaces {
-        place(workspace, &mut spec);
-    }
-    let home = session.manager.home();
-    spec.state.push(home.canonicalize().unwrap_or_else(|_| home.to_path_buf()));
-    spec.hidden.extend(spec.state.clone());
-    Ok(spec)
-}
-
-/// Where a workspace is, and where it is to be seen.
-fn place(workspace: &Workspace, spec: &mut Spec) {
-    let Some(path) = workspace.sandbox_ref.sandbox_path() else { return };
-    let from = match enter::inside(&path) {
-        Some((keeper, inside)) => {
-            spec.keeper = Some(keeper);
-            inside
-        }
-        None => path,
-    };
-    spec.workspaces.push(Bind { from, at: workspace.resource.path().to_path_buf() });
-    if let Some(at) = workspace.sandbox_ref.text("exposes").map(PathBuf::from)
-        && let Ok(from) = at.canonicalize()
-    {
-        spec.exposed.push(Bind { from, at });
-    }
-}
+use crate::cli::child;
+use crate::cli::error::{CliError, Kind};
+use crate::cli::exit;
+use crate::cli::output;
 
 /// What runs, and where.
 pub struct Job<'a> {
@@ -66,23 +24,21 @@ pub struct Job<'a> {
     pub command: &'a [OsString],
     /// Where it works.
     pub directory: &'a Path,
-    /// The sandbox's id, for its environment.
-    pub sandbox_id: &'a str,
+    /// Its whole environment.
+    pub environment: Vec<(OsString, OsString)>,
     /// Whether its stdout becomes our stderr, because ours is for a JSON document.
     pub output_to_stderr: bool,
-    /// What it may see of our environment.
-    pub environment: Vec<(OsString, OsString)>,
     /// How long it may take.
     pub timeout: Option<Duration>,
 }
 
-/// How it ended, as `run` tells it.
+/// How it ended.
 pub struct Ended {
     /// How.
     pub end: End,
     /// Whether somebody asked us to end: then nobody is there to be asked anything.
     pub we_were_told_to_end: bool,
-    /// What was used and refused, if everything ended with it.
+    /// What was used and refused, if the runtime ended with it.
     pub report: Option<Box<Report>>,
 }
 
@@ -93,23 +49,39 @@ impl Ended {
             End::Exited(code) => u8::try_from(code).unwrap_or(exit::ERROR),
             End::Killed(signal) => exit::SIGNAL_BASE.saturating_add(u8::try_from(signal).unwrap_or(0)),
             End::TimedOut => exit::RUN_TIMED_OUT,
-            End::Lost | End::DiskLow => exit::SIGNAL_BASE + 9,
+            End::Lost | End::DiskLow => exit::SIGNAL_BASE + SIGKILL,
+        }
+    }
+
+    /// The signal that ended it.
+    pub fn signal(&self) -> Option<i32> {
+        match self.end {
+            End::Killed(signal) => Some(signal),
+            _ => None,
+        }
+    }
+
+    /// How it ended, in one word for programs.
+    pub fn word(&self) -> &'static str {
+        match self.end {
+            End::Exited(_) => "exited",
+            End::Killed(_) => "killed",
+            End::TimedOut => "timed_out",
+            End::Lost => "lost",
+            End::DiskLow => "disk_low",
         }
     }
 }
 
-/// A client of the sandbox's runtime, which is started where it does not run.
-pub fn attach(session: &Session, program: &Path, spec: &Spec) -> Result<Attached, CliError> {
-    let runtimes = Runtimes::new(session.manager.home(), program);
-    match runtimes.start(spec).map_err(CliError::from)? {
-        Started::Attached(attached) => Ok(*attached),
-        Started::Refused(refusal) => {
-            Err(CliError::new(Kind::Unavailable, format!("the command cannot be contained here: {refusal}"))
-                .hint("`sandbox doctor` says what this machine allows")
-                .hint("isolate files only, with everything else open to the command: --isolation files"))
-        }
+impl From<child::Ended> for Ended {
+    fn from(ended: child::Ended) -> Self {
+        let end = ended.signal.map_or(End::Exited(i32::from(ended.code)), End::Killed);
+        Self { end, we_were_told_to_end: ended.we_were_told_to_end, report: None }
     }
 }
+
+/// What ends a command with everything else.
+const SIGKILL: u8 = 9;
 
 /// Runs the command and waits for its end.
 pub fn run(attached: Attached, job: &Job) -> Result<Ended, CliError> {
@@ -124,8 +96,7 @@ pub fn run(attached: Attached, job: &Job) -> Result<Ended, CliError> {
         timeout: job.timeout,
     };
     let running = attached.run(&command).map_err(|e| not_started(job, e))?;
-    let Outcome { end, report } =
-        running.wait(&mut signals).map_err(|e| CliError::from(e).exiting(exit::RUN_FAILED))?;
+    let Outcome { end, report } = running.wait(&mut signals).map_err(ours)?;
     Ok(Ended { end, report, we_were_told_to_end: signals.told_to_end })
 }
 
@@ -142,8 +113,12 @@ fn not_started(job: &Job, error: Error) -> CliError {
             CliError::new(Kind::Error, format!("{shown} cannot be executed: {reason}"))
                 .exiting(exit::RUN_NOT_EXECUTABLE)
         }
-        _ => CliError::from(error).exiting(exit::RUN_FAILED),
+        _ => ours(error),
     }
+}
+
+fn ours(error: Error) -> CliError {
+    CliError::from(error).exiting(exit::RUN_FAILED)
 }
 
 fn failed(job: &Job, error: &io::Error) -> CliError {

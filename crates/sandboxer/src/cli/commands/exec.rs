@@ -1,0 +1,136 @@
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::config::RunSettings;
+use sandboxer_core::service::{InUse, Target, Workspace};
+use serde::Serialize;
+
+use super::TargetArg;
+use crate::cli::contain::told::ContainedDocument;
+use crate::cli::contain::{Asked, Begun, ContainArgs, Done, Work};
+use crate::cli::error::{CliError, Kind};
+use crate::cli::session::{App, Session};
+use crate::cli::{Outcome, exit};
+
+/// Run a command in a sandbox that is there
+///
+/// It joins what runs in the sandbox already, and sees the same processes; otherwise it starts afresh, contained as `sandbox run` has it. Nothing is asked or shown
+/// afterwards. The exit codes are those of `sandbox run`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  sandbox exec try -- make test
+  sandbox exec try -w src -- ls             In a directory of the workspace
+  sandbox exec both:conf -- sh -c 'cat *'   In one of several workspaces
+  sandbox exec try --network host -- npm ci")]
+pub struct Args {
+    #[command(flatten)]
+    pub target: TargetArg,
+    /// Work in this directory, relative to the workspace
+    #[arg(short = 'w', long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+    #[command(flatten)]
+    contain: ContainArgs,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document<'a> {
+    sandbox_id: &'a str,
+    name: &'a str,
+    exit_code: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signal: Option<i32>,
+    #[serde(flatten)]
+    contained: ContainedDocument,
+}
+
+pub fn run(app: &mut App, args: &Args) -> Outcome {
+    let asked = args.contain.read()?;
+    let entered = Entered::new(app, &args.target.id).map_err(ours)?;
+    entered.work(app, &asked, &args.command, args.directory.as_deref(), |_| {})
+}
+
+/// Our own failure, as opposed to the command's.
+pub fn ours(error: CliError) -> CliError {
+    error.exiting(exit::RUN_FAILED)
+}
+
+/// A sandbox that somebody works in, and that does not end meanwhile.
+pub struct Entered {
+    session: Session,
+    target: Target,
+    /// Those of the place that was isolated, wherever the command was typed.
+    settings: RunSettings,
+    _in_use: InUse,
+}
+
+impl Entered {
+    /// Enters what `ID` or `ID:WORKSPACE` names.
+    pub fn new(app: &App, selector: &str) -> Result<Self, CliError> {
+        let session = app.open()?;
+        let target = session.find(selector)?;
+        let in_use = session.manager.use_sandbox(&target)?;
+        session.manager.mark_active(&target)?;
+        let sandbox = &target.sandbox;
+        // A runtime shows every workspace, whichever is worked in.
+        let all = Target { workspaces: sandbox.workspaces.clone(), sandbox: sandbox.clone() };
+        session.manager.bring_up(&all)?;
+        let settings = match target.workspaces.first() {
+            Some(workspace) => app.settings(workspace.resource.path())?.run,
+            None => session.settings.run.clone(),
+        };
+        Ok(Self { session, target, settings, _in_use: in_use })
+    }
+
+    /// What was entered.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The workspace that is worked in: the one that was named, or the first.
+    pub fn workspace(&self) -> Result<&Workspace, CliError> {
+        let message = "the sandbox has no workspace to work in";
+        self.target.workspaces.first().ok_or_else(|| CliError::new(Kind::Error, message))
+    }
+
+    /// Runs a command there and waits for its end.
+    pub fn work(
+        &self,
+        app: &mut App,
+        asked: &Asked,
+        command: &[OsString],
+        directory: Option<&Path>,
+        begin: impl FnOnce(Begun),
+    ) -> Outcome {
+        let work = Work {
+            session: &self.session,
+            target: &self.target,
+            workspace: self.workspace()?,
+            run: &self.settings,
+            asked,
+            command,
+            directory,
+            output_to_stderr: app.ui.json,
+        };
+        let done = work.run(begin)?;
+        self.session.signals.forget();
+        if app.ui.json {
+            app.ui.document(&self.document(&done))?;
+        }
+        Ok(done.ended.code())
+    }
+
+    fn document(&self, done: &Done) -> Document<'_> {
+        Document {
+            sandbox_id: self.target.sandbox.id.as_str(),
+            name: &self.target.sandbox.name,
+            exit_code: done.ended.code(),
+            signal: done.ended.signal(),
+            contained: ContainedDocument::new(done),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+mod settle;
+
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::model::{OnConflict, PlanId};
+use sandboxer_core::policy::CommitRules;
+use sandboxer_core::service::{CreateRequest, InUse, Input, Target, Workspace};
+
+use super::create::{ConsumerArgs, location};
+use crate::cli::conflicts::ConflictArgs;
+use crate::cli::contain::{Asked, Begun, ContainArgs, Done, Wanted, Work, spec, told};
+use crate::cli::error::{CliError, Kind};
+use crate::cli::git::{self, CheckoutArgs};
+use crate::cli::output;
+use crate::cli::rules::RuleArgs;
+use crate::cli::session::{App, Session};
+use crate::cli::{Outcome, exit};
+
+/// Run a command in a sandbox, show what it changed, and ask
+///
+/// It works in a sandbox of a directory, at that directory's own path, and is contained: it can write there and nowhere else, finds no credentials, and reaches no
+/// network unless you say so. Afterwards the difference is shown, and you decide what becomes of it. Without a terminal the sandbox is kept, and what to type next is
+/// printed. The exit code is the command's own (128+n if signal n ended it); 124 is a time-out, 125 our failure, 126 not executable, 127 not found, 3 a conflict of
+/// --commit, 5 a rule that refused it, and 6 that the command cannot be contained here.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  sandbox run -- make test                  Run, look, decide
+  sandbox run --commit -- cargo fmt         Commit if it succeeds and nothing else changed meanwhile
+  sandbox run --commit --on-conflict merge -- ./long-job.sh
+  sandbox run --commit --if 'paths=src/**; no-flags' -- ./agent.sh
+  sandbox run --discard -- ./try-it.sh      Look at the difference and forget it
+  sandbox run --allow-host crates.io,static.crates.io -- cargo fetch
+  sandbox run --memory 2G --timeout 10m -- ./agent.sh
+  sandbox run -C ~/proj --keep --name try -- sh")]
+pub struct Args {
+    /// The directory to make a sandbox of [default: the current one]
+    #[arg(short = 'C', value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// How to isolate; see `sandbox strategies`
+    #[arg(short, long)]
+    strategy: Option<String>,
+    /// Commit the changes if the command succeeds, else keep the sandbox
+    #[arg(long, group = "afterwards")]
+    commit: bool,
+    /// Throw the sandbox away afterwards
+    #[arg(long, group = "afterwards")]
+    discard: bool,
+    /// Keep the sandbox, whatever happens
+    #[arg(long, group = "afterwards")]
+    keep: bool,
+    /// The sandbox's name [default: from the directory]
+    #[arg(short, long)]
+    name: Option<String>,
+    /// The piece of work it belongs to; its open sandbox of this directory is used again
+    #[arg(long)]
+    plan: Option<String>,
+    #[command(flatten)]
+    contain: ContainArgs,
+    #[command(flatten)]
+    checkout: CheckoutArgs,
+    #[command(flatten)]
+    conflicts: ConflictArgs,
+    #[command(flatten)]
+    rules: RuleArgs,
+    #[command(flatten)]
+    consumer: ConsumerArgs,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// Tells of settings that cannot have the effect that somebody hopes for.
+fn tell_of_settings_in_vain(app: &App, session: &Session, wanted: &Wanted) {
+    let unenforced = wanted.unenforced();
+    if !unenforced.is_empty() {
+        app.ui.warn(format_args!(
+            "isolation `files` enforces no limits: {} is left out",
+            unenforced.join(", ")
+        ));
+    }
+    for place in spec::shown_in_vain(&session.settings.run) {
+        let place = output::name(place.as_os_str().as_encoded_bytes());
+        app.ui.warn(format_args!(
+            "run.show: {place} lies in something that is hidden as a whole, and stays hidden"
+        ));
+    }
+}
+
+/// One run: its sandbox, and whether it may go when it is not needed any more.
+struct Run {
+    session: Session,
+    target: Target,
+    asked: Asked,
+    rules: CommitRules,
+    on_conflict: OnConflict,
+    disposable: bool,
+    /// Keeps the sandbox from ending while the command runs and while somebody is asked what becomes of it.
+    in_use: Cell<Option<InUse>>,
+}
+
+pub fn run(app: &mut App, args: &Args) -> Outcome {
+    let asked = args.contain.read()?;
+    let directory = args.directory.as_deref().unwrap_or(Path::new("."));
+    let session = open(app, directory).map_err(ours)?;
+    let wanted = asked.over(&session.settings.run)?;
+    tell_of_settings_in_vain(app, &session, &wanted);
+    let run = prepare(app, args, session, asked).map_err(ours)?;
+    let name = run.target.sandbox.name.clone();
+    let outcome = run.execute(app, args).and_then(|done| run.settle(app, args, done));
+    outcome.map_err(|error| error.aimed_at(&name))
+}
+
+/// Our own failure, as opposed to the command's.
+fn ours(error: CliError) -> CliError {
+    error.exiting(exit::RUN_FAILED)
+}
+
+fn open(app: &App, directory: &Path) -> Result<Session, CliError> {
+    if directory.exists() && !directory.is_dir() {
+        let message = format!("{} is not a directory", directory.display());
+        return Err(CliError::usage(message)
+            .on(directory)
+            .hint("a file can be isolated with `sandbox create FILE`"));
+    }
+    app.open_at(directory)
+}
+
+fn prepare(app: &App, args: &Args, session: Session, asked: Asked) -> Result<Run, CliError> {
+    let directory = args.directory.as_deref().unwrap_or(Path::new("."));
+    let on_conflict = args.conflicts.read()?;
+    let rules = args.rules.read(&session.settings)?;
+    let request = CreateRequest {
+        inputs: vec![Input {
+            name: None,
+            location: location(directory)?,
+            properties: args.checkout.properties(),
+        }],
+        strategy: args.strategy.clone(),
+        no_fallback: false,
+        plan: args.plan.as_deref().map(PlanId::from_string),
+        name: args.name.clone(),
+        ttl: None,
+        consumer: args.consumer.consumer(&session),
+    };
+    let created = session.manager.get_or_create_sandbox(&request)?;
+    let target = session.find(created.sandbox.id.as_str())?;
+    let disposable = created.created && args.plan.is_none() && !args.keep;
+    let in_use = Cell::new(Some(session.manager.use_sandbox(&target)?));
+    let run = Run { session, target, asked, rules, on_conflict, disposable, in_use };
+    run.refuse_to_pretend(app, args)?;
+    Ok(run)
+}
+
+impl Run {
+    /// A strategy that isolates nothing has to be asked for by name.
+    fn refuse_to_pretend(&self, app: &App, args: &Args) -> Result<(), CliError> {
+        let workspace = self.workspace();
+        let strategy = &workspace.sandbox_ref.strategy_name;
+        if self.isolates()? {
+            return Ok(());
+        }
+        if args.strategy.is_none() {
+            self.remove_if_disposable()?;
+            let message = format!("strategy {strategy} ({}) isolates nothing", workspace.reason);
+            return Err(CliError::new(Kind::Refused, message)
+                .hint("choose one that isolates: --strategy filesystem_copy")
+                .hint("or say that you mean it: --strategy none"));
+        }
+        app.ui
+            .warn(format_args!("strategy {strategy}: nothing is isolated, the command changes the original"));
+        Ok(())
+    }
+
+    fn isolates(&self) -> Result<bool, CliError> {
+        let strategy = &self.workspace().sandbox_ref.strategy_name;
+        Ok(self.session.manager.registry().get(strategy)?.capabilities.isolates)
+    }
+
+    fn workspace(&self) -> &Workspace {
+        // `run` asks for exactly one resource, and the manager makes a workspace of each.
+        &self.target.workspaces[0]
+    }
+
+    /// Runs the command. Where it cannot be started, what was made for it goes again.
+    fn execute(&self, app: &App, args: &Args) -> Result<Done, CliError> {
+        let done = self.work(app, args);
+        // A Ctrl-C was for the command, which has heard it.
+        self.session.signals.forget();
+        if done.is_err() {
+            self.remove_if_disposable()?;
+        }
+        done
+    }
+
+    fn work(&self, app: &App, args: &Args) -> Result<Done, CliError> {
+        let manager = &self.session.manager;
+        manager.bring_up(&self.target).map_err(|e| ours(e.into()))?;
+        manager.mark_active(&self.target).map_err(|e| ours(e.into()))?;
+        let isolates = self.isolates().map_err(ours)?;
+        let work = Work {
+            session: &self.session,
+            target: &self.target,
+            workspace: self.workspace(),
+            run: &self.session.settings.run,
+            asked: &self.asked,
+            command: &args.command,
+            directory: None,
+            output_to_stderr: app.ui.json,
+        };
+        work.run(|begun| self.say_what_holds(app, begun, isolates))
+    }
+
+    /// Says what the command can and cannot harm.
+    fn say_what_holds(&self, app: &App, begun: Begun, isolates: bool) {
+        let strategy = Some(self.workspace().sandbox_ref.strategy_name.as_str()).filter(|_| isolates);
+        match (begun, strategy) {
+            (Begun::Contained(ready, dropped), strategy) => {
+                told::before(&app.ui, ready, strategy);
+                told::secrets(&app.ui, dropped);
+            }
+            (Begun::Files, Some(strategy)) => {
+                app.ui.note(format_args!(
+                    "isolated by {strategy}: files below this directory only, nothing else"
+                ));
+                if git::about(self.workspace()).is_some() {
+                    app.ui.note(git::NOT_CONTAINED);
+                }
+            }
+            (Begun::Files, None) => {}
+        }
+    }
+
+    fn remove_if_disposable(&self) -> Result<(), CliError> {
+        if self.disposable { self.destroy() } else { Ok(()) }
+    }
+}

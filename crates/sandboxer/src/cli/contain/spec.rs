@@ -1,0 +1,89 @@
+//! What the runtime of a sandbox is to be: where its workspaces are, and what is not to be seen.
+
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::config::RunSettings;
+use sandboxer_core::service::{Sandbox, Workspace};
+use sandboxer_extensions::local::{Bind, Spec, hidden};
+use sandboxer_keeper::enter;
+
+use super::args::Wanted;
+
+/// The spec of a sandbox's runtime. `state` is the state directory.
+pub fn of(sandbox: &Sandbox, state: &Path, run: &RunSettings, wanted: Wanted) -> Spec {
+    let home = home();
+    let state = state_places(state);
+    let mut spec = Spec {
+        sandbox: sandbox.id.as_str().to_owned(),
+        isolation: wanted.isolation,
+        network: wanted.network,
+        limits: wanted.limits,
+        hidden: home.as_deref().map(|home| hidden_places(home, run)).unwrap_or_default(),
+        disk_reserve: reserve(sandbox, run),
+        home,
+        ..Spec::default()
+    };
+    spec.hidden.extend(state.iter().cloned());
+    spec.state = state;
+    for workspace in &sandbox.workspaces {
+        place(workspace, &mut spec);
+    }
+    spec
+}
+
+/// The user's home directory, if there is one apart from everything else.
+pub fn home() -> Option<PathBuf> {
+    let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
+    home.filter(|home| home.parent().is_some())
+}
+
+/// The list, and what its links lead to: hiding a name does not hide what it names.
+fn hidden_places(home: &Path, run: &RunSettings) -> Vec<PathBuf> {
+    let mut places = hidden::places(home, &run.hide, &run.show);
+    let links = places.iter().filter(|place| place.is_symlink());
+    let targets: Vec<PathBuf> = links.filter_map(|place| place.canonicalize().ok()).collect();
+    places.extend(targets);
+    places
+}
+
+/// What the settings show that lies in something hidden, which is hidden as a whole.
+pub fn shown_in_vain(run: &RunSettings) -> Vec<PathBuf> {
+    let Some(home) = home() else { return Vec::new() };
+    if run.show.is_empty() {
+        return Vec::new();
+    }
+    hidden::shown_within(&home, &hidden::places(&home, &run.hide, &run.show), &run.show)
+}
+
+/// Where sandboxes are kept: the state directory and the scratch directories on other filesystems.
+fn state_places(state: &Path) -> Vec<PathBuf> {
+    let listed = std::fs::read_to_string(state.join("scratch-roots")).unwrap_or_default();
+    let roots = listed.lines().filter(|line| !line.is_empty()).map(PathBuf::from);
+    let all = std::iter::once(state.to_path_buf()).chain(roots);
+    all.filter_map(|place| place.canonicalize().ok()).collect()
+}
+
+/// In bytes, of the largest filesystem that a workspace is on.
+fn reserve(sandbox: &Sandbox, run: &RunSettings) -> u64 {
+    let paths = sandbox.workspaces.iter().filter_map(|workspace| workspace.sandbox_ref.sandbox_path());
+    let sizes = paths.filter_map(|path| rustix::fs::statvfs(&path).ok()).map(|fs| fs.f_blocks * fs.f_frsize);
+    sizes.max().map_or(0, |size| run.disk_reserve.of(size))
+}
+
+/// Where a workspace is, and where it is to be seen.
+fn place(workspace: &Workspace, spec: &mut Spec) {
+    let Some(path) = workspace.sandbox_ref.sandbox_path() else { return };
+    let from = match enter::inside(&path) {
+        Some((keeper, inside)) => {
+            spec.keeper = Some(keeper);
+            inside
+        }
+        None => path,
+    };
+    spec.workspaces.push(Bind { from, at: workspace.resource.path().to_path_buf() });
+    if let Some(at) = workspace.sandbox_ref.text("exposes").map(PathBuf::from)
+        && let Ok(from) = at.canonicalize()
+    {
+        spec.exposed.push(Bind { from, at });
+    }
+}

@@ -1,0 +1,144 @@
+//! One command in a sandbox, from where it works to what came of it, whether it is contained or only its files are.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::config::{Isolation, RunSettings};
+use sandboxer_core::service::{Target, Workspace};
+use sandboxer_extensions::local::{Attached, Limits, Network, Ready};
+
+use super::args::Asked;
+use super::attach::{attach, runtimes};
+use super::command::{self, Ended};
+use super::environment::{Surroundings, environment};
+use super::events::{self, Event};
+use super::told::now_ms;
+use crate::cli::child;
+use crate::cli::error::CliError;
+use crate::cli::session::Session;
+
+/// What to run, in which sandbox.
+pub struct Work<'a> {
+    /// The state.
+    pub session: &'a Session,
+    /// The sandbox.
+    pub target: &'a Target,
+    /// The workspace to work in.
+    pub workspace: &'a Workspace,
+    /// The settings.
+    pub run: &'a RunSettings,
+    /// The flags.
+    pub asked: &'a Asked,
+    /// The command and its arguments.
+    pub command: &'a [OsString],
+    /// Where to work, if that is not the workspace's root.
+    pub directory: Option<&'a Path>,
+    /// Whether its stdout becomes our stderr, because ours is for a JSON document.
+    pub output_to_stderr: bool,
+}
+
+/// What is known when the command is about to start.
+pub enum Begun<'a> {
+    /// It is contained, without the variables that are named here.
+    Contained(&'a Ready, &'a [String]),
+    /// Only its files are isolated.
+    Files,
+}
+
+/// What came of it.
+pub struct Done {
+    /// How much was kept from it.
+    pub isolation: Isolation,
+    /// What it could reach.
+    pub network: Network,
+    /// What it might use.
+    pub limits: Limits,
+    /// How it ended.
+    pub ended: Ended,
+    /// What happened meanwhile, where hosts were refused.
+    pub events: Vec<Event>,
+}
+
+impl Work<'_> {
+    /// Runs the command and waits for its end. `begin` hears what holds it before it starts.
+    pub fn run(&self, begin: impl FnOnce(Begun)) -> Result<Done, CliError> {
+        match attach(self.session, &self.target.sandbox, self.run, self.asked)? {
+            Some(attached) => self.contained(attached, begin),
+            None => {
+                begin(Begun::Files);
+                self.files_only()
+            }
+        }
+    }
+
+    fn contained(&self, attached: Attached, begin: impl FnOnce(Begun)) -> Result<Done, CliError> {
+        let spec = attached.ready().spec.clone();
+        let root = root(self.workspace.resource.path());
+        let directory = self.directory.map_or_else(|| root.clone(), |below| root.join(below));
+        let around = Surroundings {
+            sandbox: &self.target.sandbox,
+            workspace: self.workspace.resource.path(),
+            directory: &directory,
+            network: &spec.network,
+        };
+        let selected = environment(&around, self.run, &self.asked.env);
+        begin(Begun::Contained(attached.ready(), &selected.dropped_secrets));
+        let timeout = self.asked.limits.timeout.or(self.run.timeout);
+        let since = now_ms();
+        let job = command::Job {
+            command: self.command,
+            directory: &directory,
+            environment: selected.vars,
+            output_to_stderr: self.output_to_stderr,
+            timeout,
+        };
+        let ended = command::run(attached, &job)?;
+        let events = self.events_since(since, &ended)?;
+        let limits = Limits { timeout: timeout.or(spec.limits.timeout), ..spec.limits };
+        Ok(Done { isolation: spec.isolation, network: spec.network, limits, ended, events })
+    }
+
+    fn events_since(&self, since: u64, ended: &Ended) -> Result<Vec<Event>, CliError> {
+        if ended.report.as_ref().is_none_or(|report| report.hosts_refused.count == 0) {
+            return Ok(Vec::new());
+        }
+        let directory = runtimes(self.session)?.directory(self.target.sandbox.id.as_str());
+        // What to type is a courtesy; that it cannot be told is no failure of the command.
+        let all = events::read(&directory).unwrap_or_default();
+        Ok(all.into_iter().filter(|event| event.at_ms >= since).collect())
+    }
+
+    fn files_only(&self) -> Result<Done, CliError> {
+        let one = Target { workspaces: vec![self.workspace.clone()], sandbox: self.target.sandbox.clone() };
+        let path = self.session.manager.sandbox_path(&one)?;
+        let root = root(&path);
+        let directory = match self.directory {
+            Some(below) => match below.strip_prefix(self.workspace.resource.path()) {
+                Ok(within) => root.join(within),
+                Err(_) => root.join(below),
+            },
+            None => root,
+        };
+        let ended = child::run(&child::Job {
+            command: self.command,
+            directory: &directory,
+            sandbox_id: self.target.sandbox.id.as_str(),
+            output_to_stderr: self.output_to_stderr,
+        })?;
+        Ok(Done {
+            isolation: Isolation::Files,
+            network: Network::Host,
+            limits: Limits::default(),
+            ended: ended.into(),
+            events: Vec::new(),
+        })
+    }
+}
+
+/// Where one works on it: in it, or beside it where it is a file.
+fn root(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if path.is_file() => parent.to_path_buf(),
+        _ => path.to_path_buf(),
+    }
+}
