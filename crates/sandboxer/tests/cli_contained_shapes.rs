@@ -167,24 +167,40 @@ fn a_credential_in_a_workspace_is_covered_there() {
 fn a_single_file_is_a_resource() {
     for user in everybody() {
         let path = directory(&user, "single").join("file");
-        let words = ["run", "--commit", "-C", path.to_str().unwrap(), "--", "sh", "-c"];
-        let script = format!(
-            "echo new > '{0}'; cat '{0}'; ls '{1}'; echo x > '{1}/other'; true",
-            path.display(),
-            path.parent().unwrap().display()
-        );
-        let ran = Ran::of(sandbox(&user, &[&words[..], &[&script]].concat()).output().unwrap());
-        assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
-        assert!(ran.stdout.starts_with("new\n"), "{}", ran.stdout);
+        user.ok(&["create", "--name", "one", path.to_str().unwrap()]);
+        let script = format!("echo new > '{0}'; cat '{0}'; echo x > '{0}.other'; true", path.display());
+        let ran = Ran::of(sandbox(&user, &["exec", "one", "--", "sh", "-c", &script]).output().unwrap());
+        assert_eq!((ran.code, ran.stdout.as_str()), (0, "new\n"), "{}", ran.stderr);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old\n");
+        user.ok(&["commit", "one"]);
         assert_eq!(fs::read_to_string(&path).unwrap(), "new\n", "{}", ran.stderr);
-        assert!(!path.with_file_name("other").exists());
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "a file was put next to it");
+    }
+}
+
+#[test]
+fn several_workspaces_are_each_where_they_belong() {
+    for user in everybody() {
+        let paths = ["first", "second/deep", "user/third"].map(|below| directory(&user, below));
+        let named = paths.each_ref().map(|path| path.to_str().unwrap());
+        user.ok(&[&["create", "--name", "many"], &named[..]].concat());
+        let script: String = named.iter().map(|path| format!("echo new > {path}/file; ")).collect();
+        let ran = Ran::of(sandbox(&user, &["exec", "many", "--", "sh", "-c", &script]).output().unwrap());
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        for path in &paths {
+            assert_eq!(fs::read_to_string(path.join("file")).unwrap(), "old\n");
+        }
+        user.ok(&["commit", "many"]);
+        for path in &paths {
+            assert_eq!(fs::read_to_string(path.join("file")).unwrap(), "new\n", "{}", path.display());
+        }
     }
 }
 
 #[test]
 fn a_link_to_home_is_home() {
     for user in everybody() {
-        outside(&user, "ln -s user ../linked-home");
+        outside(&user, "ln -s ../user linked-home");
         let mut command = sandbox(
             &user,
             &[
@@ -196,7 +212,7 @@ fn a_link_to_home_is_home() {
                 "cat ~/.ssh/id_ed25519; echo x > ~/made && cat ~/made && cat ~/notes",
             ],
         );
-        command.env("HOME", user.world.path("linked-home"));
+        command.env("HOME", user.world.path("project/linked-home"));
         let ran = Ran::of(command.output().unwrap());
         assert_eq!(ran.stdout, format!("x\n{CANARY}\n"), "{}", ran.stderr);
         assert!(!user.world.path("user/made").exists());
