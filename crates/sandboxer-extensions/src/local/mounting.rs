@@ -122,7 +122,7 @@ pub(crate) fn cover(path: &Path, nothing: &Path) -> Result<(), Refusal> {
         FileType::Directory => Detached::tmpfs("0755", "1m", MountAttrFlags::empty())?.attach(path).map(drop),
         // What it leads to is hidden by its own name.
         FileType::Symlink => Ok(()),
-        _ => Detached::copy_of(nothing)?.attach(path).map(drop),
+        _ => Detached::copy_of(nothing)?.with(RDONLY)?.attach(path).map(drop),
     }
 }
 

@@ -163,7 +163,8 @@ fn place_devices(devices: Vec<(&'static str, Detached)>) -> Result<(), Refusal> 
     for (name, device) in devices {
         let at = dev.join(name);
         make_mount_point(&at, false)?;
-        device.attach(&at)?;
+        // A device can be written to all the same; its mode and times, which are the host's, cannot.
+        device.with(RDONLY)?.attach(&at)?;
     }
     for (name, to) in [
         ("fd", "/proc/self/fd"),
