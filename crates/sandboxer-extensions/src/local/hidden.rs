@@ -212,19 +212,30 @@ pub const DEFAULT: &[&str] = &[
 ];
 
 /// What is hidden: the list and `more` of it, without what is `shown` and what lies in it. Both are written `~/x` or as absolute paths; what is
-/// neither, or has `..` in it, is passed over, since the configuration has refused it before. Sorted, and nothing twice.
+/// neither, or has `..` in it, is passed over, since the configuration has refused it before. The list is that of every home in `homes`: a user may
+/// have one by the environment and another by the system's table. Sorted, and nothing twice.
 ///
 /// Something shown that lies in something hidden is not shown by this: what is hidden is so as a whole. [`shown_within`] tells of it.
-pub fn places(home: &Path, more: &[String], shown: &[String]) -> Vec<PathBuf> {
-    let shown: Vec<PathBuf> = shown.iter().filter_map(|place| resolved(home, place)).collect();
+pub fn places(homes: &[PathBuf], more: &[String], shown: &[String]) -> Vec<PathBuf> {
+    let in_homes = |place: &String| homes.iter().filter_map(|home| resolved(home, place)).collect::<Vec<_>>();
+    let everywhere = |place: &String| match homes.is_empty() {
+        true => resolved(Path::new("/nonexistent"), place).into_iter().collect(),
+        false => in_homes(place),
+    };
+    let shown: Vec<PathBuf> = shown.iter().flat_map(everywhere).collect();
     // What cannot be read needs no hiding, and each place that is hidden costs a mount.
     let system = SYSTEM.iter().map(PathBuf::from).filter(|place| File::open(place).is_ok());
-    let listed = DEFAULT.iter().map(|place| home.join(place)).chain(system);
-    let all: BTreeSet<PathBuf> =
-        listed.chain(more.iter().filter_map(|place| resolved(home, place))).collect();
+    let listed = homes.iter().flat_map(|home| DEFAULT.iter().map(|place| home.join(place)));
+    let all: BTreeSet<PathBuf> = listed.chain(system).chain(more.iter().flat_map(everywhere)).collect();
     let is_shown = |place: &PathBuf| shown.iter().any(|shown| place.starts_with(shown));
     let hidden: Vec<PathBuf> = all.into_iter().filter(|place| !is_shown(place)).collect();
     outermost(hidden)
+}
+
+/// The home directory of this process's user by the system's table, wherever the environment says that it is.
+pub fn registered_home() -> Option<PathBuf> {
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten()?;
+    Some(user.dir).filter(|home| home.is_absolute() && home.parent().is_some())
 }
 
 /// What is to be shown and lies in one of the `hidden` places: `~/.ssh/known_hosts`. Whoever hides has to bring it back by itself, or to say that
@@ -281,7 +292,7 @@ mod tests {
 
     fn hidden(more: &[&str], shown: &[&str]) -> Vec<PathBuf> {
         let owned = |places: &[&str]| places.iter().map(|place| (*place).to_owned()).collect::<Vec<_>>();
-        places(Path::new(HOME), &owned(more), &owned(shown))
+        places(&[PathBuf::from(HOME)], &owned(more), &owned(shown))
     }
 
     fn has(places: &[PathBuf], place: &str) -> bool {
@@ -377,7 +388,7 @@ mod tests {
     #[test]
     fn what_is_shown_within_a_hidden_place_is_told_of() {
         let shown = ["~/.ssh/known_hosts", "~/.npmrc", "/etc/hosts"].map(str::to_owned);
-        let places = places(Path::new(HOME), &[], &shown);
+        let places = places(&[PathBuf::from(HOME)], &[], &shown);
         assert_eq!(shown_within(Path::new(HOME), &places, &shown), [Path::new("/home/me/.ssh/known_hosts")]);
     }
 

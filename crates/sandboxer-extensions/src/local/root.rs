@@ -34,14 +34,21 @@ const COVERED: [&str; 9] = [
     "/sys/fs/bpf",
 ];
 
-/// What is private. All of it is in memory, of which each may take a share.
-const PRIVATE: [(&str, &str, &str); 3] =
-    [("/tmp", "1777", "20%"), ("/var/tmp", "1777", "10%"), ("/run", "0755", "5%")];
+/// What is private. All of it is in memory, of which each may take so many hundredths.
+const PRIVATE: [(&str, &str, u64); 3] = [("/tmp", "1777", 20), ("/var/tmp", "1777", 10), ("/run", "0755", 5)];
 /// The shares of the layer over home and of shared memory.
-const HOME_SHARE: &str = "20%";
-const SHM_SHARE: &str = "20%";
+const HOME_SHARE: u64 = 20;
+const SHM_SHARE: u64 = 20;
 /// What holds next to nothing.
 const TINY: &str = "1m";
+
+/// So many hundredths of the memory that there is: of the limit, or of the machine's.
+fn share(hundredths: u64, spec: &Spec) -> String {
+    match spec.limits.memory {
+        Some(bytes) => (bytes / 100 * hundredths).max(1 << 20).to_string(),
+        None => format!("{hundredths}%"),
+    }
+}
 
 /// A file that holds nothing and cannot be filled.
 const NOTHING: &str = "/dev/null";
@@ -106,10 +113,10 @@ pub(crate) fn build(spec: &Spec, user_marks: bool) -> Result<Root, Refusal> {
         Some(home) => Some(cover_home(home, spec, user_marks)?),
         None => None,
     };
-    for (at, mode, share) in PRIVATE.into_iter().filter(|(at, ..)| Path::new(at).is_dir() && !is_link(at)) {
-        Detached::tmpfs(mode, share, MountAttrFlags::empty())?.attach(Path::new(at))?;
+    for (at, mode, part) in PRIVATE.into_iter().filter(|(at, ..)| Path::new(at).is_dir() && !is_link(at)) {
+        Detached::tmpfs(mode, &share(part, spec), MountAttrFlags::empty())?.attach(Path::new(at))?;
     }
-    place_devices(sources.devices)?;
+    place_devices(sources.devices, &share(SHM_SHARE, spec))?;
     let home_layer = match (layer, &sources.home) {
         (Some(layer), Some(home)) => Some(place_home(layer, home.path())?),
         _ => None,
@@ -141,12 +148,12 @@ fn is_link(path: &str) -> bool {
 /// The layer over home is made in a directory in memory, which has to be mounted somewhere for that; `/tmp` is covered afterwards.
 fn cover_home(home: &Home, spec: &Spec, user_marks: bool) -> Result<home::Layer, Refusal> {
     let scratch = Path::new("/tmp");
-    Detached::tmpfs("0700", HOME_SHARE, MountAttrFlags::empty())?.attach(scratch)?;
+    Detached::tmpfs("0700", &share(HOME_SHARE, spec), MountAttrFlags::empty())?.attach(scratch)?;
     if spec.isolation != Isolation::Strict {
         return home.layer(scratch, &spec.hidden, user_marks);
     }
     // Nothing of it is shown.
-    let mount = Detached::tmpfs("0700", HOME_SHARE, MountAttrFlags::empty())?;
+    let mount = Detached::tmpfs("0700", &share(HOME_SHARE, spec), MountAttrFlags::empty())?;
     let upper = rustix::io::fcntl_dupfd_cloexec(&mount, 3).refused(|| "open a layer".to_owned())?;
     Ok(home::Layer { mount, upper })
 }
@@ -157,7 +164,7 @@ fn place_home(layer: home::Layer, at: &Path) -> Result<OwnedFd, Refusal> {
     Ok(layer.upper)
 }
 
-fn place_devices(devices: Vec<(&'static str, Detached)>) -> Result<(), Refusal> {
+fn place_devices(devices: Vec<(&'static str, Detached)>, shm: &str) -> Result<(), Refusal> {
     let dev = Path::new("/dev");
     Detached::tmpfs("0755", TINY, MountAttrFlags::MOUNT_ATTR_NOEXEC)?.attach(dev)?;
     for (name, device) in devices {
@@ -181,7 +188,7 @@ fn place_devices(devices: Vec<(&'static str, Detached)>) -> Result<(), Refusal> 
     let pts = [("ptmxmode", OsStr::new("0666")), ("mode", OsStr::new("0620"))];
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     Detached::new("devpts", &pts, attributes)?.attach(&dev.join("pts"))?;
-    Detached::tmpfs("1777", SHM_SHARE, MountAttrFlags::empty())?.attach(&dev.join("shm"))?;
+    Detached::tmpfs("1777", shm, MountAttrFlags::empty())?.attach(&dev.join("shm"))?;
     seal(dev)
 }
 

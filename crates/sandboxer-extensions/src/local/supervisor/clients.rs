@@ -38,6 +38,7 @@ struct Client {
 struct Command {
     id: u64,
     deadline: Option<Instant>,
+    timed_out: bool,
 }
 
 /// The loop's state.
@@ -81,16 +82,17 @@ impl Serving {
     fn run(&mut self) -> (Option<Owed>, Over) {
         loop {
             let (init, listener, asking) = self.wait();
+            // Clients first: what init tells may remove some of them.
+            for at in asking {
+                if let Some(over) = self.hear_client(at) {
+                    return (None, over);
+                }
+            }
             if init {
                 match self.hear_init() {
                     Ok(None) => {}
                     Ok(Some(owed)) => return (Some(owed), Over::Idle),
                     Err(_) => return (None, Over::Ended(End::Lost)),
-                }
-            }
-            for at in asking {
-                if let Some(over) = self.hear_client(at) {
-                    return (None, over);
                 }
             }
             self.let_go();
@@ -173,6 +175,8 @@ impl Serving {
     fn forget(&mut self, id: u64, end: Option<End>) -> Option<Owed> {
         let at = self.clients.iter().position(|client| client.runs(id))?;
         let client = self.clients.remove(at);
+        let timed_out = client.command.as_ref().is_some_and(|command| command.timed_out);
+        let end = end.map(|end| if timed_out { End::TimedOut } else { end });
         // Somebody who has just come may be about to start something.
         self.accept();
         let last = self.clients.iter().all(|client| client.gone);
@@ -229,7 +233,7 @@ impl Serving {
         self.next_id += 1;
         let timeout = exec.timeout.or(self.runtime.ready.spec.limits.timeout);
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        self.clients[at].command = Some(Command { id: self.next_id, deadline });
+        self.clients[at].command = Some(Command { id: self.next_id, deadline, timed_out: false });
         let along: Vec<_> = along.iter().map(AsFd::as_fd).collect();
         send(&self.runtime.init.socket, &Order::Spawn { id: self.next_id, exec }, &along)
     }
@@ -281,10 +285,11 @@ impl Serving {
 
     fn look_at_the_clock(&mut self) -> Option<Over> {
         let now = Instant::now();
-        let late =
-            |client: &Client| client.command.as_ref().and_then(|c| c.deadline).is_some_and(|at| at <= now);
-        if self.clients.iter().any(late) {
-            return Some(Over::Ended(End::TimedOut));
+        if let Some(late) = self.clients.iter().position(|client| client.is_late(now)) {
+            if self.clients.iter().filter(|client| client.command.is_some()).count() == 1 {
+                return Some(Over::Ended(End::TimedOut));
+            }
+            self.end_late(late);
         }
         if now.duration_since(self.last_look) >= LOOK {
             self.last_look = now;
@@ -293,6 +298,14 @@ impl Serving {
             }
         }
         self.clients.is_empty().then_some(Over::Idle)
+    }
+
+    /// Others have more time: only this one's command ends.
+    fn end_late(&mut self, at: usize) {
+        let _ = self.signal(at, Signal::KILL.as_raw());
+        if let Some(command) = &mut self.clients[at].command {
+            (command.deadline, command.timed_out) = (None, true);
+        }
     }
 
     /// Ends everything inside, then tells whoever waits.
@@ -340,6 +353,10 @@ impl Serving {
 }
 
 impl Client {
+    fn is_late(&self, now: Instant) -> bool {
+        self.command.as_ref().and_then(|command| command.deadline).is_some_and(|deadline| deadline <= now)
+    }
+
     fn runs(&self, id: u64) -> bool {
         self.command.as_ref().is_some_and(|command| command.id == id)
     }
