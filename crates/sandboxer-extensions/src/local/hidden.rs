@@ -3,7 +3,7 @@
 //! The list errs on the side of hiding. A file that often holds nothing but settings and sometimes a token (`.npmrc`, `pip.conf`) is hidden: a
 //! tool finds it missing and uses its defaults, which is seldom what matters, and `run.show` brings it back for those to whom it does.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Component, Path, PathBuf};
 
@@ -245,21 +245,33 @@ pub fn shown_within(home: &Path, hidden: &[PathBuf], shown: &[String]) -> Vec<Pa
     shown.iter().filter_map(|place| resolved(home, place)).filter(lies_within).collect()
 }
 
-/// Where the places really are, those that are there: a link is hidden with what it leads to, and what is reached through a link where it
-/// lies.
+/// Where the places really are: a link is hidden with what it leads to, and what is reached through a link where it lies. One that is not there yet
+/// is where it would come to be.
 pub(crate) fn real(places: &[PathBuf]) -> Vec<PathBuf> {
+    let mut known = BTreeMap::new();
     let mut real = BTreeSet::new();
     for place in places {
-        // Most of them are not there.
-        let (Ok(_), Some(parent), Some(name)) = (place.symlink_metadata(), place.parent(), place.file_name())
-        else {
-            continue;
-        };
-        let Ok(own) = parent.canonicalize().map(|parent| parent.join(name)) else { continue };
-        real.extend(own.canonicalize());
+        let (Some(parent), Some(name)) = (place.parent(), place.file_name()) else { continue };
+        let own = real_parent(parent, &mut known).join(name);
+        if own.is_symlink() {
+            real.extend(own.canonicalize());
+        }
         real.insert(own);
     }
     outermost(real.into_iter().collect())
+}
+
+/// A directory without links on the way, as far as it is there. Many places have the same.
+fn real_parent(path: &Path, known: &mut BTreeMap<PathBuf, PathBuf>) -> PathBuf {
+    if let Some(real) = known.get(path) {
+        return real.clone();
+    }
+    let real = path.canonicalize().unwrap_or_else(|_| match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => real_parent(parent, known).join(name),
+        _ => path.to_path_buf(),
+    });
+    known.insert(path.to_path_buf(), real.clone());
+    real
 }
 
 /// Without what lies in another: it is hidden with it. Sorted by component, what lies in a place follows it at once.
@@ -327,7 +339,8 @@ mod tests {
         std::os::unix::fs::symlink("dotfiles/aws", home.join(".aws")).unwrap();
         std::os::unix::fs::symlink("nowhere", home.join(".kube")).unwrap();
         let places = [".config/gh", ".aws", ".kube", ".ssh"].map(|place| home.join(place));
-        let expected = [".aws", ".kube", "dotfiles/aws", "dotfiles/config/gh"].map(|place| home.join(place));
+        let expected =
+            [".aws", ".kube", ".ssh", "dotfiles/aws", "dotfiles/config/gh"].map(|place| home.join(place));
         assert_eq!(real(&places), expected);
     }
 

@@ -12,6 +12,7 @@ mod init;
 pub mod limits;
 mod mounting;
 pub mod network;
+mod places;
 mod refusal;
 mod report;
 mod root;

@@ -3,6 +3,7 @@
 //! The order is what makes it safe: first descriptors of everything that is needed later, then the whole tree read-only at once,
 //! then what is private, then home, then the workspaces above it, and last what covers the rest.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -11,10 +12,11 @@ use rustix::fs::{self, CWD, Mode};
 use rustix::mount::MountAttrFlags;
 
 use super::home::{self, Home};
-use super::mounting::{Detached, cover, detach, make_mount_point, mount_points, seal};
+use super::mounting::{Detached, cover, detach, mount_points, pin, seal};
+use super::places;
 use super::refusal::{Refusal, Refused};
 use super::spec::{Bind, Isolation, Spec};
-use super::system::{Attributes, BARE, FOLLOW, RDONLY, TAME, change_mount};
+use super::system::{APART, Attributes, BARE, RDONLY, TAME, change_mount};
 
 /// Devices that everybody may use.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -106,7 +108,7 @@ fn new_proc() -> Result<Detached, Refusal> {
 pub(crate) fn build(spec: &Spec, user_marks: bool) -> Result<Root, Refusal> {
     let sources = Sources::take(spec)?;
     let foreign = foreign_mounts(spec)?;
-    let whole = Attributes { set: RDONLY | TAME, propagation: FOLLOW };
+    let whole = Attributes { set: RDONLY | TAME, propagation: APART };
     change_mount(CWD, Path::new("/"), true, whole).refused(|| "make the root read-only".to_owned())?;
     foreign.iter().rev().for_each(|path| detach(path));
     let layer = match &sources.home {
@@ -121,12 +123,14 @@ pub(crate) fn build(spec: &Spec, user_marks: bool) -> Result<Root, Refusal> {
         (Some(layer), Some(home)) => Some(place_home(layer, home.path())?),
         _ => None,
     };
-    let covered = hide(spec, sources.home.as_ref().map(Home::path))?;
+    // Before the workspaces: a link in one of them could lead anywhere through the host's.
+    place_proc(sources.proc)?;
+    let mut covered = hide(spec, sources.home.as_ref().map(Home::path))?;
     place(sources.workspaces, TAME)?;
+    covered.extend(cover_inside_workspaces(spec)?);
+    check_exposed(spec, &covered)?;
     place(sources.exposed, TAME | RDONLY)?;
     covered.iter().try_for_each(|path| seal(path))?;
-    cover_inside_workspaces(spec)?;
-    place_proc(sources.proc)?;
     if spec.isolation == Isolation::Strict {
         cover(Path::new("/sys"), Path::new(NOTHING))?;
     }
@@ -159,8 +163,7 @@ fn cover_home(home: &Home, spec: &Spec, user_marks: bool) -> Result<home::Layer,
 }
 
 fn place_home(layer: home::Layer, at: &Path) -> Result<OwnedFd, Refusal> {
-    make_mount_point(at, true)?;
-    layer.mount.attach(at)?;
+    layer.mount.attach_new(at)?;
     Ok(layer.upper)
 }
 
@@ -169,9 +172,7 @@ fn place_devices(devices: Vec<(&'static str, Detached)>, shm: &str) -> Result<()
     Detached::tmpfs("0755", TINY, MountAttrFlags::MOUNT_ATTR_NOEXEC)?.attach(dev)?;
     for (name, device) in devices {
         let at = dev.join(name);
-        make_mount_point(&at, false)?;
-        // A device can be written to all the same; its mode and times, which are the host's, cannot.
-        device.with(RDONLY)?.attach(&at)?;
+        device.attach_new(&at)?;
     }
     for (name, to) in [
         ("fd", "/proc/self/fd"),
@@ -198,17 +199,44 @@ fn hide(spec: &Spec, home: Option<&Path>) -> Result<Vec<PathBuf>, Refusal> {
     let layered = |path: &Path| home.is_some_and(|home| path.starts_with(home) && path != home);
     let mut covered = Vec::new();
     for path in spec.hidden.iter().filter(|path| !layered(path) && workspace_of(path, spec).is_none()) {
-        cover(path, Path::new(NOTHING))?;
-        covered.extend(path.is_dir().then(|| path.clone()));
+        covered.extend(cover(path, Path::new(NOTHING))?.then(|| path.clone()));
     }
     Ok(covered)
 }
 
-fn cover_inside_workspaces(spec: &Spec) -> Result<(), Refusal> {
-    for path in spec.hidden.iter().filter(|path| workspace_of(path, spec).is_some()) {
-        cover(path, Path::new(NOTHING))?;
+/// Covers what is to be hidden in a workspace. The directories on the way are pinned: somebody could rename one of them, and find
+/// the next time under its new name what is covered under the old one. Says which directories were covered.
+fn cover_inside_workspaces(spec: &Spec) -> Result<Vec<PathBuf>, Refusal> {
+    let mut covered = Vec::new();
+    let mut pinned = BTreeSet::new();
+    for path in &spec.hidden {
+        let Some(workspace) = workspace_of(path, spec).filter(|_| places::is_there(path)) else { continue };
+        let above = path.ancestors().skip(1).take_while(|above| *above != workspace.at);
+        for above in above.collect::<Vec<_>>().into_iter().rev() {
+            if pinned.insert(above.to_path_buf()) {
+                pin(above)?;
+            }
+        }
+        covered.extend(cover(path, Path::new(NOTHING))?.then(|| path.clone()));
     }
-    Ok(())
+    Ok(covered)
+}
+
+/// A place for what is exposed is made below what is covered, or is there: nothing is made in a workspace.
+fn check_exposed(spec: &Spec, covered: &[PathBuf]) -> Result<(), Refusal> {
+    let in_the_way = |exposed: &&Bind| {
+        let in_workspace = workspace_of(&exposed.at, spec).is_some();
+        in_workspace
+            && !covered.iter().any(|path| exposed.at.starts_with(path))
+            && !places::is_there(&exposed.at)
+    };
+    match spec.exposed.iter().find(in_the_way) {
+        Some(exposed) => Err(Refusal::new(
+            format!("show {}", exposed.at.display()),
+            "it lies in what is isolated; keep the state directory elsewhere",
+        )),
+        None => Ok(()),
+    }
 }
 
 /// The workspace that shows what is at `path`.
@@ -218,15 +246,14 @@ fn workspace_of<'a>(path: &Path, spec: &'a Spec) -> Option<&'a Bind> {
 
 fn place(mounts: Vec<(PathBuf, Detached)>, attributes: u64) -> Result<(), Refusal> {
     for (at, mount) in mounts {
-        make_mount_point(&at, mount.is_directory())?;
-        mount.with(attributes)?.attach(&at)?;
+        mount.with(attributes)?.attach_new(&at)?;
     }
     Ok(())
 }
 
 fn place_proc(proc: Detached) -> Result<(), Refusal> {
     proc.attach(Path::new("/proc"))?;
-    for path in PROC_READ_ONLY.map(Path::new).into_iter().filter(|path| home::exists(path)) {
+    for path in PROC_READ_ONLY.map(Path::new).into_iter().filter(|path| places::is_there(path)) {
         Detached::copy_of(path)?.with(RDONLY)?.attach(path)?;
     }
     for path in COVERED.map(Path::new) {

@@ -19,6 +19,8 @@ pub(crate) struct Spawned {
     pub pid: i32,
     /// The other side of its terminal.
     pub master: Option<OwnedFd>,
+    /// Its side of it, held for as long as it runs: what it closes and opens again goes on.
+    pub side: Option<OwnedFd>,
 }
 
 /// Why nothing runs.
@@ -58,7 +60,8 @@ pub(crate) fn spawn(exec: &Exec, streams: Vec<OwnedFd>) -> Result<Spawned, NotSp
     umask(before);
     let child = child.map_err(|e| failed(&format!("execute {}", program.display()), &e))?;
     // It is waited for with everything else that dies here.
-    Ok(Spawned { pid: child.id().cast_signed(), master: terminal.map(|terminal| terminal.master) })
+    let (master, side) = terminal.map(|terminal| (terminal.master, terminal.side)).unzip();
+    Ok(Spawned { pid: child.id().cast_signed(), master, side })
 }
 
 fn with_terminal(
