@@ -1,3 +1,5 @@
+mod containment;
+
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +18,7 @@ use crate::cli::{Outcome, exit};
 
 /// Look at what is here: state, configuration, strategies, kernel
 ///
-/// Says which strategies work and why not, which layer decided each setting, and exits with 0 if sandboxes can be made.
+/// Says which strategies work and why not, whether commands can be contained and by what, which layer decided each setting, and exits with 0 if sandboxes can be made.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -54,6 +56,7 @@ struct Report {
     usable: bool,
     checks: Vec<Check>,
     strategies: Vec<StrategyHealth>,
+    containment: Vec<Check>,
     settings: Vec<SettingReport>,
 }
 
@@ -78,7 +81,8 @@ fn examine(app: &App) -> Result<Report, CliError> {
     let strategies = strategies(&[scratch, &here]);
     let works = strategies.iter().any(|s| s.healthy && s.strategy != "none");
     let usable = checks.iter().all(|check| check.ok) && works;
-    Ok(Report { usable, checks, strategies, settings: settings_report(&settings) })
+    let containment = containment::checks();
+    Ok(Report { usable, checks, strategies, containment, settings: settings_report(&settings) })
 }
 
 fn check(about: &'static str, result: Result<String, String>) -> Check {
@@ -301,14 +305,7 @@ fn run_value_of(run: &RunSettings, key: &str) -> Option<String> {
 }
 
 fn show(ui: &mut Ui, report: &Report) -> Result<(), CliError> {
-    for check in &report.checks {
-        ui.line(format_args!(
-            "{}  {:<16} {}",
-            mark(ui, check.ok),
-            check.about,
-            output::sentence(&check.detail)
-        ))?;
-    }
+    report.checks.iter().try_for_each(|check| show_check(ui, check))?;
     for health in &report.strategies {
         let place = output::name(health.place.as_os_str().as_encoded_bytes());
         let way = health.way.map(|way| format!("{way}, ")).unwrap_or_default();
@@ -316,18 +313,27 @@ fn show(ui: &mut Ui, report: &Report) -> Result<(), CliError> {
         let strategy = &health.strategy;
         ui.line(format_args!("{}  {strategy:<16} {way}in {place}: {reason}", mark(ui, health.healthy)))?;
     }
+    report.containment.iter().try_for_each(|check| show_check(ui, check))?;
     ui.line("")?;
     let row =
         |s: &SettingReport| vec![s.key.to_owned(), output::name(&s.value), output::sentence(&s.decided_by)];
     let rows: Vec<Vec<String>> = report.settings.iter().map(row).collect();
     ui.bytes(table(&["SETTING", "VALUE", "DECIDED BY"], &rows).as_bytes())?;
     ui.flush()?;
-    ui.note(if report.usable {
-        "sandboxes can be made here"
-    } else {
-        "sandboxes cannot be made here: see the lines marked no"
+    let contains = report.containment.first().is_some_and(|check| check.ok);
+    ui.note(match (report.usable, contains) {
+        (true, true) => "sandboxes can be made here, and commands in them contained",
+        (true, false) => {
+            "sandboxes can be made here; commands in them cannot be contained, but for --isolation files"
+        }
+        (false, _) => "sandboxes cannot be made here: see the lines marked no",
     });
     Ok(())
+}
+
+fn show_check(ui: &mut Ui, check: &Check) -> Result<(), CliError> {
+    let (mark, detail) = (mark(ui, check.ok), output::sentence(&check.detail));
+    ui.line(format_args!("{mark}  {:<16} {detail}", check.about))
 }
 
 fn mark(ui: &Ui, ok: bool) -> String {
