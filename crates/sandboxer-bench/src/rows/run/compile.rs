@@ -1,3 +1,4 @@
+//! A compile inside a runtime against the same compile outside, each from clean. The command tells the time itself, before and
 //! after, so that the start of the runtime does not count.
 
 use std::fs;
