@@ -26,6 +26,10 @@ fn row(yard: &Yard<'_>, who: Who, crowd: usize) -> Result<Row> {
         project.need_strategy()?;
         let sleepers = asleep(&project, crowd)?;
         let tally = Tally::of(project.binary())?;
+        // Whatever runs in a sandbox has a process 1 of ours; where it is not seen nothing was measured.
+        if tally.count("init") < crowd {
+            return Err(Failure::new(format!("{crowd} sandboxes, and of ours {}", tally.describe())));
+        }
         // All of them before the first is waited for.
         sleepers.iter().for_each(Sleeper::tell_to_end);
         drop(sleepers);

@@ -134,6 +134,11 @@ impl Tally {
         *sum += bytes;
     }
 
+    /// How many processes of a kind there are.
+    pub fn count(&self, kind: &str) -> usize {
+        self.0.get(kind).map_or(0, |(processes, _)| *processes)
+    }
+
     /// All of it.
     pub fn bytes(&self) -> u64 {
         self.0.values().map(|(_, bytes)| bytes).sum()
@@ -144,6 +149,9 @@ impl Tally {
         let one = |(kind, (processes, bytes)): (&&str, &(usize, u64))| {
             format!("{processes} × {kind} of {:.2} MB", *bytes as f64 / *processes as f64 / 1e6)
         };
+        if self.0.is_empty() {
+            return "no process".to_owned();
+        }
         self.0.iter().map(one).collect::<Vec<_>>().join(", ")
     }
 }
@@ -226,5 +234,6 @@ mod tests {
         tally.add("keeper", 500_000);
         assert_eq!(tally.describe(), "2 × init of 2.00 MB, 1 × keeper of 0.50 MB");
         assert_eq!(tally.bytes(), 4_500_000);
+        assert_eq!((tally.count("init"), tally.count("supervisor")), (2, 0));
     }
 }

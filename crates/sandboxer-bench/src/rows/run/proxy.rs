@@ -9,37 +9,37 @@ use std::time::Duration;
 
 use super::yard::{Project, Who, Yard, copy_program};
 use crate::failure::{During, Failure, Result};
-use crate::measure::{Sample, interleave, run};
+use crate::measure::{Sample, Sides, interleave, run};
 use crate::report::Row;
 
 const GOAL: f64 = 0.35;
 
-/// The comparison.
+/// The comparison. More is better also where there is no number.
 pub fn row(yard: &Yard<'_>, bytes: u64) -> Result<Row> {
     let name = format!("download of {} MB through the proxy vs direct", bytes / 1_000_000);
-    let row = yard.bench.row(&name, Some(GOAL), || {
-        let project = yard.project("proxy", Who::ourselves())?;
-        project.need_strategy()?;
-        let client = client(&project)?;
-        let server = Server::start(&client)?;
-        let allowed = format!("127.0.0.1:{}", server.port);
-        let fetch = ["traffic", "fetch", &server.port.to_string(), &bytes.to_string()].map(str::to_owned);
-        let ours = || {
-            let program = client.display().to_string();
-            let words = std::iter::once(program.as_str()).chain(fetch.iter().map(String::as_str));
-            let command: Vec<&str> = words.chain(["--proxied"]).collect();
-            timed(&project, project.run(&["--allow-host", &allowed], &command))
-        };
-        let theirs = || {
-            let mut direct = project.plainly(&client);
-            direct.args(&fetch);
-            timed(&project, direct)
-        };
-        let sides = interleave(yard.bench.rounds, &yard.bench.interrupt, ours, theirs)?;
-        Ok(Row::throughput(&name, GOAL, bytes, &sides))
-    })?;
-    // More is better also where there is no number.
-    Ok(Row { at_least: true, ..row })
+    yard.bench.row(&name, Some(GOAL), || {
+        let without = |why| Row { at_least: true, ..Row::without(&name, Some(GOAL), "MB/s", &why) };
+        let sides = compare(yard, bytes);
+        Ok(sides.map_or_else(without, |sides| Row::throughput(&name, GOAL, bytes, &sides)))
+    })
+}
+
+fn compare(yard: &Yard<'_>, bytes: u64) -> Result<Sides> {
+    let project = yard.project("proxy", Who::ourselves())?;
+    project.need_strategy()?;
+    let client = client(&project)?;
+    let server = Server::start(&client)?;
+    let (port, bytes) = (server.port.to_string(), bytes.to_string());
+    let fetch = ["traffic", "fetch", &port, &bytes];
+    let (program, allowed) = (client.display().to_string(), format!("127.0.0.1:{port}"));
+    let inside = [&[program.as_str()], fetch.as_slice(), &["--proxied"]].concat();
+    let ours = || timed(&project, project.run(&["--allow-host", &allowed], &inside));
+    let theirs = || {
+        let mut direct = project.plainly(&client);
+        direct.args(fetch);
+        timed(&project, direct)
+    };
+    interleave(yard.bench.rounds, &yard.bench.interrupt, ours, theirs)
 }
 
 /// This program inside the project, where whatever is contained can see it.
