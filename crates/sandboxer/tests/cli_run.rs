@@ -39,18 +39,6 @@ fn without_resources(text: &str) -> String {
     text.lines().map(|line| redacted(line) + "\n").collect()
 }
 
-/// Runs a command that says `ready` and then waits for a line, which it gets when `meanwhile` is done.
-fn run_with(world: &World, arguments: &[&str], meanwhile: impl FnOnce()) -> Ran {
-    let mut command = world.command(arguments);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut ready = [0; 6];
-    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
-    meanwhile();
-    child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
-    Ran::of(child.wait_with_output().unwrap())
-}
-
 #[test]
 fn exit_codes_are_the_commands_own_and_ours() {
     let world = World::new();
@@ -133,7 +121,7 @@ fn a_conflict_of_commit_is_three_and_keeps_the_sandbox() {
     let original = world.path("project/hello.txt");
     let script = "echo mine > hello.txt; echo ready; read line";
     let run = ["run", "--commit", "--name", "c", "--", "sh", "-c", script];
-    let ran = run_with(&world, &run, || fs::write(&original, "theirs\n").unwrap());
+    let ran = world.run_while(&run, || fs::write(&original, "theirs\n").unwrap());
     assert_eq!(ran.code, 3, "{}", ran.stderr);
     assert!(ran.stderr.contains("sandbox rollback c hello.txt"), "{}", ran.stderr);
     assert_eq!(world.text("project/hello.txt"), "theirs\n");
@@ -291,7 +279,7 @@ fn what_is_merged_is_committed_though_it_is_not_what_was_shown() {
     let script = "echo mine >> hello.txt; echo ready; read line";
     // A copy keeps its base; what an overlay showed of a file is gone once that was edited by hand.
     let run = ["run", "-s", "copy_on_write", "--commit", "--on-conflict", "merge", "--", "sh", "-c", script];
-    let ran = run_with(&world, &run, || fs::write(&original, "first\nhello\nworld\n").unwrap());
+    let ran = world.run_while(&run, || fs::write(&original, "first\nhello\nworld\n").unwrap());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(world.text("project/hello.txt"), "first\nhello\nworld\nmine\n");
 }
