@@ -120,19 +120,12 @@ impl Tally {
         };
         let mut tally = Self::default();
         for pid in processes().filter(runs_it) {
-<<<<<<< HEAD
-            let path = of(pid, "smaps_rollup");
-            let rollup = fs::read_to_string(&path).during("read", &path)?;
-            let bytes = in_bytes(&rollup, "Pss:").ok_or_else(|| Failure::new("no Pss in smaps_rollup"))?;
-            tally.add(kind(pid), bytes);
-=======
             match memory_of(pid) {
                 Ok(bytes) => tally.add(kind(pid), bytes),
                 // What has ended meanwhile has none.
                 Err(_) if !runs_it(&pid) => {}
                 Err(why) => return Err(why),
             }
->>>>>>> h5
         }
         Ok(tally)
     }
@@ -165,15 +158,12 @@ impl Tally {
     }
 }
 
-<<<<<<< HEAD
-=======
 fn memory_of(pid: u32) -> Result<u64> {
     let path = of(pid, "smaps_rollup");
     let rollup = fs::read_to_string(&path).during("read", &path)?;
     in_bytes(&rollup, "Pss:").ok_or_else(|| Failure::new(format!("no Pss in {}", path.display())))
 }
 
->>>>>>> h5
 /// Which of our processes this is.
 fn kind(pid: u32) -> &'static str {
     let line = fs::read(of(pid, "cmdline")).unwrap_or_default();
