@@ -41,7 +41,11 @@ impl Signals {
 
     /// Runs `ask` with the signals' usual meaning: Ctrl-C at a prompt ends the program.
     pub fn interruptible<T>(&self, ask: impl FnOnce() -> T) -> T {
-        self.default_action.store(true, Ordering::Relaxed);
+        self.default_action.store(true, Ordering::SeqCst);
+        if self.asked_to_stop.load(Ordering::SeqCst) {
+            // It came between the question and this line, and nobody would hear of it.
+            let _ = signal_hook::low_level::emulate_default_handler(SIGINT);
+        }
         let answer = ask();
         self.default_action.store(false, Ordering::Relaxed);
         answer
