@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::common::{SANDBOX, World};
 
@@ -29,17 +30,22 @@ pub struct Terminal {
 impl Terminal {
     /// Starts `sandbox` with a controlling terminal of its own; `$EDITOR` is a command line.
     pub fn start(world: &World, arguments: &[&str], editor: &str) -> Self {
+        // `setsid --ctty` does what would need unsafe code here: a new session whose terminal is its stdin.
+        let mut command = Command::new("setsid");
+        world.furnish(&mut command);
+        command.arg("--ctty").arg(SANDBOX).args(arguments);
+        command.env("NO_COLOR", "1").env("EDITOR", editor).env("TMPDIR", world.path("user"));
+        Self::over(command)
+    }
+
+    /// Starts a command on a terminal. One that begins with `setsid --ctty` has it as its controlling terminal.
+    pub fn over(mut command: Command) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let slave = File::from(rustix::fs::open(name.as_c_str(), flags, Mode::empty()).unwrap());
-        // `setsid --ctty` does what would need unsafe code here: a new session whose terminal is its stdin.
-        let mut command = Command::new("setsid");
-        world.furnish(&mut command);
-        command.arg("--ctty").arg(SANDBOX).args(arguments);
-        command.env("NO_COLOR", "1").env("EDITOR", editor).env("TMPDIR", world.path("user"));
         let out = || Stdio::from(slave.try_clone().unwrap());
         command.stdin(out()).stdout(out()).stderr(out());
         let child = command.spawn().expect("setsid (util-linux) is needed for tests on a terminal");
@@ -64,6 +70,12 @@ impl Terminal {
                 }
             }
         }
+    }
+
+    /// Changes the size of the terminal, of which whoever works on it is told.
+    pub fn resize(&self, rows: u16, columns: u16) {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.keyboard, size).unwrap();
     }
 
     /// Types these keys.
