@@ -134,7 +134,9 @@ impl Runtimes {
         else {
             return Ok(None);
         };
-        let asked = greet(&socket).and_then(|()| ask(&socket, &Request::Attach));
+        // Both at once: each answer is a way there and back.
+        let said = send(&socket, &Request::Hello, &[]).and_then(|()| send(&socket, &Request::Attach, &[]));
+        let asked = said.and_then(|()| hear_greeting(&socket)).and_then(|()| hear(&socket));
         match asked {
             Ok(Reply::Ready(ready)) => Ok(Some(Attached { socket, ready: *ready })),
             Ok(Reply::Done) => Ok(None),
@@ -276,8 +278,8 @@ fn connect(directory: &Path) -> io::Result<Option<UnixStream>> {
     }
 }
 
-fn greet(socket: &UnixStream) -> io::Result<()> {
-    match ask(socket, &Request::Hello)? {
+fn hear_greeting(socket: &UnixStream) -> io::Result<()> {
+    match hear(socket)? {
         Reply::Hello { protocol: PROTOCOL, .. } => Ok(()),
         Reply::Hello { protocol, pid } => Err(io::Error::other(format!(
             "process {pid} speaks version {protocol} of the protocol, this program version {PROTOCOL}"

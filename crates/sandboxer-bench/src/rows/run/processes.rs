@@ -120,10 +120,12 @@ impl Tally {
         };
         let mut tally = Self::default();
         for pid in processes().filter(runs_it) {
-            let path = of(pid, "smaps_rollup");
-            let rollup = fs::read_to_string(&path).during("read", &path)?;
-            let bytes = in_bytes(&rollup, "Pss:").ok_or_else(|| Failure::new("no Pss in smaps_rollup"))?;
-            tally.add(kind(pid), bytes);
+            match memory_of(pid) {
+                Ok(bytes) => tally.add(kind(pid), bytes),
+                // What has ended meanwhile has none.
+                Err(_) if !runs_it(&pid) => {}
+                Err(why) => return Err(why),
+            }
         }
         Ok(tally)
     }
@@ -154,6 +156,12 @@ impl Tally {
         }
         self.0.iter().map(one).collect::<Vec<_>>().join(", ")
     }
+}
+
+fn memory_of(pid: u32) -> Result<u64> {
+    let path = of(pid, "smaps_rollup");
+    let rollup = fs::read_to_string(&path).during("read", &path)?;
+    in_bytes(&rollup, "Pss:").ok_or_else(|| Failure::new(format!("no Pss in {}", path.display())))
 }
 
 /// Which of our processes this is.

@@ -98,7 +98,11 @@ impl Runtime {
         let proxy = start_proxy(&spec, handed.listener, &events)?;
         Ok(Self {
             directory: directory.to_path_buf(),
-            ready: Ready { spec, confined: handed.confined, enforced: group.enforcement().clone() },
+            ready: Ready {
+                spec: without_places(spec),
+                confined: handed.confined,
+                enforced: group.enforcement().clone(),
+            },
             init,
             group,
             listener,
@@ -116,6 +120,11 @@ impl Runtime {
 fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// What is hidden is a long list, and nobody's business once it is.
+fn without_places(spec: Spec) -> Spec {
+    Spec { hidden: Vec::new(), ..spec }
 }
 
 fn take_lock(directory: &Path) -> Result<File, Refusal> {
