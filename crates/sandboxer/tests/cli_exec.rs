@@ -7,7 +7,7 @@ mod pty;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use common::{Ran, World};
 use pty::Terminal;
@@ -218,4 +218,53 @@ fn a_shell_says_where_one_is() {
     let (code, screen) = terminal.finish();
     assert_eq!(code, Some(9), "{screen}");
     assert_eq!(world.ok(&["read", "try", "where"]), "try\n");
+}
+
+/// Runs where no process namespace can be had, or says why that cannot be arranged.
+fn without_namespaces(world: &World, arguments: &str) -> Option<Ran> {
+    let script = format!("echo 0 > /proc/sys/user/max_pid_namespaces && exec \"$0\" {arguments}");
+    let mut command = Command::new("unshare");
+    world.furnish(&mut command);
+    command.args(["--user", "--map-root-user", "sh", "-c", "true"]);
+    if !command.status().is_ok_and(|status| status.success()) {
+        sandboxer_testkit::skip("no user namespace can be made to take namespaces away in");
+        return None;
+    }
+    let mut command = Command::new("unshare");
+    world.furnish(&mut command);
+    command.args(["--user", "--map-root-user", "sh", "-c", &script, common::SANDBOX]);
+    Some(Ran::of(command.output().unwrap()))
+}
+
+#[test]
+fn what_cannot_be_contained_is_not_started_and_leaves_nothing() {
+    let world = World::new();
+    let Some(ran) = without_namespaces(&world, "run -s filesystem_copy --json -- touch started") else {
+        return;
+    };
+    assert_eq!(ran.code, 6, "{}", ran.stderr);
+    let error: serde_json::Value = serde_json::from_str(&ran.stderr).unwrap();
+    assert_eq!(error["error"]["kind"], "unavailable");
+    assert!(error["error"]["message"].as_str().unwrap().contains("cannot make namespaces"), "{error}");
+    assert!(error["error"]["hints"].to_string().contains("--isolation files"), "{error}");
+    assert_eq!(world.ok(&["list"]), "");
+    assert_eq!(fs::read_dir(world.path("home/scratch")).unwrap().count(), 0);
+    let files = without_namespaces(&world, "run -s filesystem_copy --isolation files -- echo ran").unwrap();
+    assert_eq!((files.code, files.stdout.as_str()), (0, "ran\n"), "{}", files.stderr);
+}
+
+#[test]
+fn the_doctor_tells_whether_commands_can_be_contained() {
+    let world = World::new();
+    let ran =
+        Ran::of(world.command(&["doctor", "--json"]).env("TMPDIR", world.path("user")).output().unwrap());
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let containment = report["containment"].as_array().unwrap();
+    assert_eq!((&containment[0]["about"], &containment[0]["ok"]), (&"containment".into(), &true.into()));
+    assert!(containment.iter().any(|check| check["about"] == "limits"), "{containment:?}");
+    assert_eq!(fs::read_dir(world.path("user")).unwrap().count(), 0, "it left something behind");
+    assert!(!world.path("home").exists());
+    let Some(ran) = without_namespaces(&world, "doctor") else { return };
+    assert!(ran.stdout.contains("no  containment      cannot make namespaces"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("commands in them cannot be contained"), "{}", ran.stderr);
 }

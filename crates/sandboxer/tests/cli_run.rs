@@ -160,7 +160,8 @@ fn no_isolation_has_to_be_asked_for() {
     assert_eq!(open_sandboxes(&world), 0);
     let meant = world.run(&["run", "--strategy", "none", "--", "touch", "x"]);
     assert_eq!(meant.code, 0, "{}", meant.stderr);
-    assert!(meant.stderr.contains("nothing is isolated"), "{}", meant.stderr);
+    assert!(meant.stderr.contains("files are not isolated"), "{}", meant.stderr);
+    assert!(meant.stderr.contains("contained: standard isolation, no network"), "{}", meant.stderr);
     assert!(world.path("project/x").exists());
 }
 

@@ -53,7 +53,8 @@ const FIRST_STEPS: &str = "\
 Examples:
   sandbox run -- make test           Run a command in a sandbox of this directory, then decide
   sandbox create --name try          Make a sandbox of this directory
-  cd \"$(sandbox path try)\"           Work in it
+  sandbox exec try -- make           Run a command in it
+  cd \"$(sandbox path try)\"           Work in it by hand
   sandbox diff try                   See what differs
   sandbox commit try                 Make it real
   sandbox destroy try                Throw the sandbox away

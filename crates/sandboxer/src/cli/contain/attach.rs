@@ -38,7 +38,7 @@ pub fn attach(
     match runtimes.start_with(called, &spec).map_err(ours)? {
         // Somebody else may have started it just now.
         Started::Attached(found) => check(asked, &found.ready().spec).map(|()| Some(*found)),
-        Started::Refused(refusal) => Err(not_contained(&refusal)),
+        Started::Refused(refusal) => Err(not_contained(&refusal, spec.isolation)),
     }
 }
 
@@ -76,10 +76,15 @@ fn differences(asked: &Asked, runs: &Spec) -> Vec<&'static str> {
     all.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
 }
 
-fn not_contained(refusal: &Refusal) -> CliError {
-    CliError::new(Kind::Unavailable, format!("the command cannot be contained here: {refusal}"))
-        .hint("`sandbox doctor` says what this machine allows")
-        .hint("to isolate files only, with everything else open to the command: --isolation files")
+fn not_contained(refusal: &Refusal, isolation: Isolation) -> CliError {
+    let message = format!("the command cannot be contained here: {refusal}");
+    let told =
+        CliError::new(Kind::Unavailable, message).hint("`sandbox doctor` says what this machine allows");
+    let told = match isolation {
+        Isolation::Strict => told.hint("to take what there is: --isolation standard"),
+        Isolation::Standard | Isolation::Files => told,
+    };
+    told.hint("to isolate files only, with everything else open to the command: --isolation files")
 }
 
 #[cfg(test)]

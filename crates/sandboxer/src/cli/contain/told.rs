@@ -63,7 +63,8 @@ fn some(names: &[String], all: usize) -> String {
 
 /// What there is to tell after the command. `events` are those of this command, if hosts were refused.
 pub fn after(ended: &Ended, limits: &Limits, events: &[Event]) -> Vec<String> {
-    let mut lines: Vec<String> = end(ended.end, limits).into_iter().collect();
+    let alone = ended.report.is_none();
+    let mut lines: Vec<String> = end(ended.end, limits, alone).into_iter().collect();
     if let Some(report) = &ended.report {
         lines.extend(refused(report, events));
         lines.extend(bounded(report, limits));
@@ -72,13 +73,15 @@ pub fn after(ended: &Ended, limits: &Limits, events: &[Event]) -> Vec<String> {
     lines
 }
 
-fn end(end: End, limits: &Limits) -> Option<String> {
+/// How it ended; `alone` where other commands went on.
+fn end(end: End, limits: &Limits, alone: bool) -> Option<String> {
     match end {
         End::Exited(_) => None,
         End::Killed(signal) => Some(format!("the command was ended by signal {signal}")),
         End::TimedOut => {
             let after = limits.timeout.map(|time| format!(" after {}", span(time))).unwrap_or_default();
-            Some(format!("ended{after}: everything inside was ended"))
+            let what = if alone { "other commands in the sandbox go on" } else { "everything inside was ended" };
+            Some(format!("ended{after}: {what}"))
         }
         End::DiskLow => Some(
             "ended: the disk is nearly full, and what is left is `run.disk_reserve`; everything inside was ended"

@@ -180,8 +180,9 @@ impl Run {
                 .hint("choose one that isolates: --strategy filesystem_copy")
                 .hint("or say that you mean it: --strategy none"));
         }
-        app.ui
-            .warn(format_args!("strategy {strategy}: nothing is isolated, the command changes the original"));
+        app.ui.warn(format_args!(
+            "strategy {strategy}: files are not isolated, the command changes the original"
+        ));
         Ok(())
     }
 
