@@ -14,6 +14,10 @@ setpriv:util-linux:commands as another user
 taskset:util-linux:sweeps on one processor
 stress-ng:stress-ng:a filesystem tester at work in an overlay
 script:bsdutils:what run asks on a terminal
+tmux:tmux:programs on a terminal inside a sandbox
+make:make:builds inside a sandbox; the benchmark of a compile
+nsenter:util-linux:the benchmark of exec into a live sandbox
+bwrap:bubblewrap:the benchmark of run against another container
 man:man-db:rendering of the man pages
 zsh:zsh:completions for zsh
 fish:fish:completions for fish

@@ -9,10 +9,11 @@ use std::time::SystemTime;
 use crate::failure::{During, Failure, Result};
 
 /// What the binary is built from, below the workspace's root.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "Cargo.lock",
     "crates/sandboxer",
     "crates/sandboxer-core",
+    "crates/sandboxer-extensions",
     "crates/sandboxer-fs",
     "crates/sandboxer-git",
     "crates/sandboxer-keeper",

@@ -14,7 +14,9 @@ mod options;
 mod place;
 mod report;
 mod rows;
+mod run;
 mod sandbox;
+mod traffic;
 mod tree;
 
 use std::io::Write;
@@ -38,6 +40,9 @@ struct Arguments {
 enum Table {
     Files(files::FilesArguments),
     Git(git::GitArguments),
+    Run(run::RunArguments),
+    #[command(hide = true)]
+    Traffic(traffic::TrafficArguments),
 }
 
 fn main() -> ExitCode {
@@ -58,6 +63,8 @@ fn measure_table(table: &Table) -> Result<bool> {
     match table {
         Table::Files(arguments) => files::measure(arguments, &interrupt),
         Table::Git(arguments) => git::measure(arguments, &interrupt),
+        Table::Run(arguments) => run::measure(arguments, &interrupt),
+        Table::Traffic(arguments) => traffic::be(arguments),
     }
 }
 

@@ -13,8 +13,11 @@ pub struct Row {
     pub row: String,
     /// The figure that is judged: ours ÷ theirs, or for unit `MB` ours itself. None where it was not measured.
     pub ratio: Option<f64>,
-    /// The figure must not be above this. None where there is no goal.
+    /// The figure must not be above this, or below it where `at_least` says so. None where there is no goal.
     pub goal: Option<f64>,
+    /// Whether more is better. Left out of the JSON where it is not so.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
     /// Unit of `ours` and `theirs`.
     pub unit: &'static str,
     /// Our absolute figure: a median, or a peak for `MB`.
@@ -36,6 +39,7 @@ impl Row {
             row: row.to_owned(),
             ratio: Some(ratio(ours, theirs)),
             goal,
+            at_least: false,
             unit: "ms",
             ours: Some(ours),
             theirs: Some(theirs),
@@ -51,6 +55,7 @@ impl Row {
             row: row.to_owned(),
             ratio: Some(megabytes),
             goal: Some(goal),
+            at_least: false,
             unit: "MB",
             ours: Some(megabytes),
             theirs: None,
@@ -66,6 +71,7 @@ impl Row {
             row: row.to_owned(),
             ratio: Some(ratio(ours, theirs)),
             goal: Some(goal),
+            at_least: false,
             unit: "MB on disk",
             ours: Some(ours),
             theirs: Some(theirs),
@@ -74,11 +80,40 @@ impl Row {
         }
     }
 
+    /// A comparison of how much gets through in a second, where both sides moved as many bytes. More is better.
+    pub fn throughput(row: &str, goal: f64, bytes: u64, sides: &Sides) -> Self {
+        let (ours, theirs) = sides.medians();
+        let (low, high) = sides.spread();
+        let rate = |ms: f64| ratio(bytes as f64 / 1e3, ms);
+        Self {
+            row: row.to_owned(),
+            ratio: Some(ratio(theirs, ours)),
+            goal: Some(goal),
+            at_least: true,
+            unit: "MB/s",
+            ours: Some(rate(ours)),
+            theirs: Some(rate(theirs)),
+            rounds: sides.ours.len(),
+            note: format!("{}–{} by run", judged(ratio(1.0, high), "MB/s"), judged(ratio(1.0, low), "MB/s")),
+        }
+    }
+
     /// A row without a number.
     pub fn without(row: &str, goal: Option<f64>, unit: &'static str, why: &Failure) -> Self {
         // A table's row is one line, whatever a failing command said.
         let note = why.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-        Self { row: row.to_owned(), ratio: None, goal, unit, ours: None, theirs: None, rounds: 0, note }
+        let at_least = false;
+        Self {
+            row: row.to_owned(),
+            ratio: None,
+            goal,
+            at_least,
+            unit,
+            ours: None,
+            theirs: None,
+            rounds: 0,
+            note,
+        }
     }
 
     /// The same row with more to know.
@@ -105,9 +140,14 @@ impl Row {
         match (self.ratio, self.goal) {
             (None, _) => "–",
             (Some(_), None) => "",
-            (Some(figure), Some(goal)) if figure <= goal => "ok",
+            (Some(figure), Some(goal)) if self.at_least && figure >= goal => "ok",
+            (Some(figure), Some(goal)) if !self.at_least && figure <= goal => "ok",
             _ => "MISS",
         }
+    }
+
+    fn sign(&self) -> &'static str {
+        if self.at_least { "≥" } else { "≤" }
     }
 
     fn cells(&self) -> [String; 7] {
@@ -115,7 +155,7 @@ impl Row {
         [
             self.row.clone(),
             self.ratio.map_or("–".to_owned(), |r| judged(r, self.unit)),
-            self.goal.map_or("none".to_owned(), |g| format!("≤ {}", judged(g, self.unit))),
+            self.goal.map_or("none".to_owned(), |g| format!("{} {}", self.sign(), judged(g, self.unit))),
             self.verdict().to_owned(),
             absolute(self.ours),
             absolute(self.theirs),
@@ -216,6 +256,18 @@ mod tests {
         let row = Row::timed("r", Some(0.01), &sides(7, 1_000));
         assert!(row.summary().starts_with("  0.0070 (goal ≤ 0.0100) ok"), "{}", row.summary());
         assert_eq!(row.note, "0.0070–0.0070 by run");
+    }
+
+    #[test]
+    fn a_throughput_has_to_reach_its_goal() {
+        // Half a gigabyte in a second against a quarter of that time.
+        let row = Row::throughput("r", 0.25, 500_000_000, &sides(1_000, 250));
+        assert_eq!(
+            row.summary(),
+            "  0.25 (goal ≥ 0.25) ok 500.0 MB/s vs 2000.0 MB/s; 3 runs; 0.25–0.25 by run"
+        );
+        assert_eq!(Row::throughput("r", 0.26, 500_000_000, &sides(1_000, 250)).verdict(), "MISS");
+        assert_eq!(serde_json::to_value(&row).unwrap()["at_least"], true);
     }
 
     #[test]

@@ -217,7 +217,8 @@ impl SandboxCommand {
             .try_for_each(|sandbox| tool(&mut self.command(&["destroy", "--discard", &sandbox.sandbox_id])))
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    /// The command with these arguments, for a caller that times or changes it.
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
         if let Some(user) = self.user {
             command.uid(user).gid(user);

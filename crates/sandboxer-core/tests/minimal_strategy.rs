@@ -128,6 +128,7 @@ fn request(resource: &Path) -> CreateRequest {
         name: Some("mini".into()),
         ttl: None,
         consumer: Consumer { actor_type: "atm".into(), project: "test".into() },
+        disposable: false,
     }
 }
 

@@ -182,12 +182,11 @@ fn a_dry_run_of_nothing_says_so() {
 #[test]
 fn run_merges_where_it_is_told_to() {
     let world = World::new();
-    let original = world.path("project/hello.txt").display().to_string();
-    let script = format!("echo end >> hello.txt; printf 'HELLO\\nworld\\n' > '{original}'");
+    let script = "echo end >> hello.txt; echo ready; read line";
     let meet = |way: &[&str]| {
         world.file("project/hello.txt", "hello\nworld\n");
-        let run = [&["run", "-s", "filesystem_copy", "--commit"], way, &["--", "sh", "-c", &script]].concat();
-        world.run(&run)
+        let run = [&["run", "-s", "filesystem_copy", "--commit"], way, &["--", "sh", "-c", script]].concat();
+        world.run_while(&run, || world.file("project/hello.txt", "HELLO\nworld\n"))
     };
     let refused = meet(&[]);
     assert_eq!(refused.code, 3, "{}", refused.stderr);
@@ -204,9 +203,9 @@ fn run_merges_where_it_is_told_to() {
 #[test]
 fn run_keeps_what_ours_leaves_out() {
     let world = World::new();
-    let original = world.path("project/hello.txt").display().to_string();
-    let script = format!("echo mine > hello.txt; echo new > new.txt; echo other > '{original}'");
-    let ran = world.run(&["run", "--commit", "--on-conflict", "ours", "--", "sh", "-c", &script]);
+    let script = "echo mine > hello.txt; echo new > new.txt; echo ready; read line";
+    let run = ["run", "--commit", "--on-conflict", "ours", "--", "sh", "-c", script];
+    let ran = world.run_while(&run, || world.file("project/hello.txt", "other\n"));
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(
         (world.text("project/hello.txt"), world.text("project/new.txt")),

@@ -570,9 +570,14 @@ fn run_says_once_what_is_not_protected() {
     let day = Checkout::new();
     let told =
         |flags: &[&str]| -> Ran { day.world.run(&[&["run", "--discard"], flags, &["--", "true"]].concat()) };
-    let ran = told(&[]);
-    assert_eq!(ran.stderr.matches("not protected yet").count(), 1, "{}", ran.stderr);
-    for flags in [&["-q"][..], &["--json"], &["-s", "overlay"]] {
+    let ran = told(&["--isolation", "files"]);
+    assert_eq!(ran.stderr.matches("not protected").count(), 1, "{}", ran.stderr);
+    for flags in [
+        &[][..],
+        &["--isolation", "files", "-q"],
+        &["--isolation", "files", "--json"],
+        &["--isolation", "files", "-s", "overlay"],
+    ] {
         let ran = told(flags);
         assert!(!ran.stderr.contains("protected"), "{flags:?}: {}", ran.stderr);
     }

@@ -8,8 +8,12 @@ use std::process::{Command, Stdio};
 
 use common::World;
 
-const COMMANDS: [&str; 30] = [
+const COMMANDS: [&str; 34] = [
     "run",
+    "exec",
+    "shell",
+    "ps",
+    "events",
     "create",
     "list",
     "get",

@@ -18,6 +18,27 @@ fn open_sandboxes(world: &World) -> usize {
     world.json(&["list"])["sandboxes"].as_array().unwrap().len()
 }
 
+/// A transcript without what a command used, which differs from run to run.
+fn transcript(ran: &Ran, world: &World) -> String {
+    without_resources(&ran.transcript(world))
+}
+
+fn without_resources(text: &str) -> String {
+    let redacted = |line: &str| match line.trim_start() {
+        used if used.starts_with("used ") => "used [RESOURCES]".to_owned(),
+        field
+            if ["\"wall_ms\"", "\"cpu_ms\"", "\"memory_peak\""]
+                .iter()
+                .any(|name| field.starts_with(name)) =>
+        {
+            let (name, _) = line.split_once(": ").unwrap();
+            format!("{name}: [RESOURCES]")
+        }
+        _ => line.to_owned(),
+    };
+    text.lines().map(|line| redacted(line) + "\n").collect()
+}
+
 #[test]
 fn exit_codes_are_the_commands_own_and_ours() {
     let world = World::new();
@@ -35,10 +56,8 @@ fn exit_codes_are_the_commands_own_and_ours() {
 #[test]
 fn nothing_changed_removes_the_sandbox_and_says_so() {
     let world = World::new();
-    insta::assert_snapshot!(
-        "run_unchanged",
-        world.run(&["run", "-s", "filesystem_copy", "--", "cat", "hello.txt"]).transcript(&world)
-    );
+    let ran = world.run(&["run", "-s", "filesystem_copy", "--", "cat", "hello.txt"]);
+    insta::assert_snapshot!("run_unchanged", transcript(&ran, &world));
 }
 
 #[test]
@@ -46,7 +65,7 @@ fn without_a_terminal_the_sandbox_is_kept() {
     let world = World::new();
     let ran =
         world.run(&["run", "-s", "filesystem_copy", "--", "sh", "-c", "echo new > new.txt; rm hello.txt"]);
-    insta::assert_snapshot!("run_kept", ran.transcript(&world));
+    insta::assert_snapshot!("run_kept", transcript(&ran, &world));
     assert!(world.path("project/hello.txt").exists() && !world.path("project/new.txt").exists());
     assert_eq!(open_sandboxes(&world), 1);
     world.ok(&["commit", "project"]);
@@ -58,7 +77,7 @@ fn commit_is_for_commands_that_succeed() {
     let world = World::new();
     let ran =
         world.run(&["run", "-s", "filesystem_copy", "--commit", "--", "sh", "-c", "echo new > new.txt"]);
-    insta::assert_snapshot!("run_commit", ran.transcript(&world));
+    insta::assert_snapshot!("run_commit", transcript(&ran, &world));
     assert_eq!(world.text("project/new.txt"), "new\n");
     assert_eq!(open_sandboxes(&world), 0);
 
@@ -75,7 +94,7 @@ fn discard_leaves_nothing() {
     let world = World::new();
     let ran =
         world.run(&["run", "-s", "filesystem_copy", "--discard", "--", "sh", "-c", "echo new > new.txt"]);
-    insta::assert_snapshot!("run_discard", ran.transcript(&world));
+    insta::assert_snapshot!("run_discard", transcript(&ran, &world));
     assert_eq!(open_sandboxes(&world), 0);
     assert!(!world.path("project/new.txt").exists());
 }
@@ -100,8 +119,9 @@ fn a_plan_uses_its_sandbox_again() {
 fn a_conflict_of_commit_is_three_and_keeps_the_sandbox() {
     let world = World::new();
     let original = world.path("project/hello.txt");
-    let script = format!("echo mine > hello.txt; echo theirs > '{}'", original.display());
-    let ran = world.run(&["run", "--commit", "--name", "c", "--", "sh", "-c", &script]);
+    let script = "echo mine > hello.txt; echo ready; read line";
+    let run = ["run", "--commit", "--name", "c", "--", "sh", "-c", script];
+    let ran = world.run_while(&run, || fs::write(&original, "theirs\n").unwrap());
     assert_eq!(ran.code, 3, "{}", ran.stderr);
     assert!(ran.stderr.contains("sandbox rollback c hello.txt"), "{}", ran.stderr);
     assert_eq!(world.text("project/hello.txt"), "theirs\n");
@@ -126,7 +146,7 @@ fn json_comes_alone_on_stdout() {
     assert_eq!((&document["outcome"], &document["exit_code"]), (&"kept".into(), &4.into()));
     assert_eq!(document["entries"][0]["path"], "new.txt");
     assert!(document["sandbox_path"].is_string());
-    insta::assert_snapshot!("run_json", world.redact(&ran.stdout));
+    insta::assert_snapshot!("run_json", without_resources(&world.redact(&ran.stdout)));
 }
 
 #[test]
@@ -191,46 +211,47 @@ fn a_sandbox_does_not_end_while_its_command_runs() {
     assert_eq!(open_sandboxes(&world), 0);
 }
 
+/// Whether a process with exactly these arguments is alive anywhere.
+fn runs(arguments: &str) -> bool {
+    let wanted = arguments.replace(' ', "\0") + "\0";
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .filter_map(|entry| fs::read(entry.path().join("cmdline")).ok())
+        .any(|line| line == wanted.as_bytes())
+}
+
 #[test]
-fn what_a_command_leaves_running_does_not_keep_the_sandbox() {
+fn what_a_command_leaves_running_ends_with_it() {
     let world = World::new();
-    let script = "touch new; sleep 30 >/dev/null 2>&1 & echo $!";
-    let ran = world.run(&["run", "--keep", "--name", "r", "--", "sh", "-c", script]);
+    let sleeper = format!("sleep {}", 40_000 + std::process::id());
+    let script = format!("touch new; setsid {sleeper} >/dev/null 2>&1 & {sleeper} & true");
+    let ran = world.run(&["run", "--keep", "--name", "r", "--", "sh", "-c", &script]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(!runs(&sleeper), "it outlived its sandbox's last command");
     let destroyed = world.run(&["destroy", "r", "--discard"]);
-    Command::new("kill").arg(ran.stdout.trim()).status().unwrap();
     assert_eq!(destroyed.code, 0, "{}", destroyed.stderr);
     assert_eq!(fs::read_dir(world.path("home/scratch")).unwrap().count(), 0, "something was left behind");
 }
 
-/// Runs in a terminal, typing `answers`.
-fn in_terminal(world: &World, arguments: &str, answers: &str) -> Option<Ran> {
-    let mut command = Command::new("script");
-    world.furnish(&mut command);
-    let line = format!("{} {arguments}", common::SANDBOX);
-    command.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let Ok(mut child) = command.spawn() else {
-        sandboxer_testkit::skip("script(1) is not there to make a terminal");
-        return None;
-    };
-    child.stdin.take().unwrap().write_all(answers.as_bytes()).unwrap();
-    Some(Ran::of(child.wait_with_output().unwrap()))
-}
+const CHANGE: [&str; 5] = ["run", "--", "sh", "-c", "echo new > new.txt"];
 
-const CHANGE: &str = "run -- sh -c 'echo new > new.txt'";
+/// Runs in a terminal, and types each answer when it is asked for.
+fn in_terminal(world: &World, answers: &[&str]) -> (Option<i32>, String) {
+    let mut terminal = Terminal::start(world, &CHANGE, "false");
+    for answer in answers {
+        terminal.expect("[x] discard? ");
+        terminal.press(&format!("{answer}\n"));
+    }
+    terminal.finish()
+}
 
 #[test]
 fn a_terminal_is_asked_and_can_commit() {
     let world = World::new();
-    let Some(ran) = in_terminal(&world, CHANGE, "what\nd\nc\n") else { return };
-    assert_eq!(ran.code, 0, "{}", ran.stdout);
-    for part in [
-        "[c]ommit, [d]iff, [k]eep (default), [x] discard?",
-        "type c, d, k or x",
-        "+new",
-        "committed 1 change",
-    ] {
-        assert!(ran.stdout.contains(part), "{part} is missing:\n{}", ran.stdout);
+    let (code, screen) = in_terminal(&world, &["what", "d", "c"]);
+    assert_eq!(code, Some(0), "{screen}");
+    for part in ["[c]ommit, [d]iff, [k]eep (default)", "type c, d, k or x", "+new", "committed 1 change"] {
+        assert!(screen.contains(part), "{part} is missing:\n{screen}");
     }
     assert_eq!(world.text("project/new.txt"), "new\n");
     assert_eq!(open_sandboxes(&world), 0);
@@ -255,11 +276,10 @@ fn what_has_changed_since_it_was_shown_is_not_committed() {
 fn what_is_merged_is_committed_though_it_is_not_what_was_shown() {
     let world = World::new();
     let original = world.path("project/hello.txt");
-    let script =
-        format!("echo mine >> hello.txt; printf 'first\\nhello\\nworld\\n' > '{}'", original.display());
+    let script = "echo mine >> hello.txt; echo ready; read line";
     // A copy keeps its base; what an overlay showed of a file is gone once that was edited by hand.
-    let run = ["run", "-s", "copy_on_write", "--commit", "--on-conflict", "merge", "--", "sh", "-c", &script];
-    let ran = world.run(&run);
+    let run = ["run", "-s", "copy_on_write", "--commit", "--on-conflict", "merge", "--", "sh", "-c", script];
+    let ran = world.run_while(&run, || fs::write(&original, "first\nhello\nworld\n").unwrap());
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(world.text("project/hello.txt"), "first\nhello\nworld\nmine\n");
 }
@@ -267,11 +287,74 @@ fn what_is_merged_is_committed_though_it_is_not_what_was_shown() {
 #[test]
 fn a_terminal_can_discard_or_keep() {
     let world = World::new();
-    let Some(_) = in_terminal(&world, CHANGE, "x\n") else { return };
+    in_terminal(&world, &["x"]);
     assert_eq!(open_sandboxes(&world), 0);
-    in_terminal(&world, CHANGE, "k\n").unwrap();
+    in_terminal(&world, &["k"]);
     assert_eq!(open_sandboxes(&world), 1);
-    in_terminal(&world, CHANGE, "\n").unwrap();
+    in_terminal(&world, &[""]);
     assert_eq!(open_sandboxes(&world), 2, "Enter keeps");
     assert!(!world.path("project/new.txt").exists());
+}
+
+#[test]
+fn it_is_said_what_holds_the_command_and_what_was_refused() {
+    let world = World::new();
+    let script = "touch /usr/not-mine; echo kept > kept; echo gone > ~/gone";
+    let mut command = world.command(&["run", "--pids", "64", "--", "sh", "-c", script]);
+    let ran = Ran::of(command.env("MY_API_KEY", "x").output().unwrap());
+    for line in [
+        "contained: standard isolation by ",
+        ", no network\n",
+        "limits: pids 64: by ",
+        "1 variable looks like a secret and was not passed on (MY_API_KEY); name it with --env",
+        "1 write outside refused: /usr/not-mine",
+        "1 file written in the home directory is gone (gone)",
+        "used ",
+    ] {
+        assert!(ran.stderr.contains(line), "{line:?} is missing:\n{}", ran.stderr);
+    }
+    assert!(!world.path("user/gone").exists());
+}
+
+#[test]
+fn a_time_out_is_124_and_keeps_the_sandbox() {
+    let world = World::new();
+    let ran = world.run(&["run", "--timeout", "200ms", "--commit", "--name", "t", "--", "sleep", "60"]);
+    assert_eq!(ran.code, 124, "{}", ran.stderr);
+    assert!(ran.stderr.contains("ended after 200ms: everything inside was ended"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the sandbox is kept as t"), "{}", ran.stderr);
+    let discarded = world.run(&["run", "--timeout", "200ms", "--discard", "--json", "--", "sleep", "60"]);
+    let document: serde_json::Value = serde_json::from_str(&discarded.stdout).unwrap();
+    assert_eq!((discarded.code, &document["ended"]), (124, &"timed_out".into()));
+    assert_eq!(open_sandboxes(&world), 1);
+}
+
+#[test]
+fn only_files_are_isolated_where_that_is_asked_for() {
+    let world = World::new();
+    let outside = world.path("user/outside");
+    let script = format!("touch '{}'; echo new > new.txt; echo $MY_API_KEY", outside.display());
+    let mut command = world.command(&["run", "--isolation", "files", "--discard", "--", "sh", "-c", &script]);
+    let ran = Ran::of(command.env("MY_API_KEY", "x").output().unwrap());
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "x\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("files below this directory only, nothing else"), "{}", ran.stderr);
+    assert!(outside.exists() && !world.path("project/new.txt").exists());
+}
+
+#[test]
+fn flags_that_make_no_sense_are_refused_before_anything_is_made() {
+    let world = World::new();
+    for flags in [
+        &["--isolation", "files", "--memory", "1G"][..],
+        &["--isolation", "most"],
+        &["--allow-host", "*"],
+        &["--allow-host", "a.example", "--network", "host"],
+        &["--memory", "1"],
+        &["--timeout", "soon"],
+        &["--env", "=x"],
+    ] {
+        let ran = world.run(&[&["run"], flags, &["--", "touch", "x"]].concat());
+        assert_eq!(ran.code, 2, "{flags:?}: {}", ran.stderr);
+    }
+    assert!(!world.path("home").exists(), "something was made");
 }

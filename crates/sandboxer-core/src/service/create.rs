@@ -173,7 +173,7 @@ impl SandboxManager {
             self.drop_dir_of_closed(&sandbox.id);
             return Ok(None);
         }
-        self.provision(sandbox, &operation, &lock).map(Some)
+        self.provision(sandbox, &operation, request.disposable, &lock).map(Some)
     }
 
     /// What to do about live sandboxes of the plan that are in the way.
@@ -219,9 +219,15 @@ impl SandboxManager {
     }
 
     /// Makes everything, under the lock.
-    fn provision(&self, sandbox: Sandbox, operation: &Operation, _held: &SandboxLock) -> Result<Created> {
+    fn provision(
+        &self,
+        sandbox: Sandbox,
+        operation: &Operation,
+        disposable: bool,
+        _held: &SandboxLock,
+    ) -> Result<Created> {
         let mut made = sandbox;
-        match self.make_workspaces(&mut made).and_then(|()| self.publish(&mut made, operation)) {
+        match self.make_workspaces(&mut made).and_then(|()| self.publish(&mut made, operation, disposable)) {
             Ok(()) => Ok(Created { message: created_message(&made), sandbox: made, created: true }),
             Err(error) => Err(self.undo_create(&made, operation, error)),
         }
@@ -265,7 +271,7 @@ impl SandboxManager {
     }
 
     /// The descriptor first, the row second: a `ready` sandbox can always be adopted.
-    fn publish(&self, sandbox: &mut Sandbox, operation: &Operation) -> Result<()> {
+    fn publish(&self, sandbox: &mut Sandbox, operation: &Operation, disposable: bool) -> Result<()> {
         sandbox.state = SandboxState::Ready;
         let descriptor = Descriptor { sandbox: sandbox.clone(), checkpoints: Vec::new() };
         let directory = self.sandbox_dir(&sandbox.id);
@@ -276,6 +282,9 @@ impl SandboxManager {
             summary: created_message(sandbox),
             details: create_details(sandbox),
         };
+        if disposable {
+            return self.store.publish_unflushed(sandbox, &end);
+        }
         // Both wait for the disk: at the same time.
         std::thread::scope(|scope| {
             let flushing = scope.spawn(|| flush_new(&directory));

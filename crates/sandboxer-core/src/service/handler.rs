@@ -50,6 +50,7 @@ impl<'a> FileHandler<'a> {
             name: None,
             ttl: None,
             consumer: self.consumer.clone(),
+            disposable: false,
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::{Value, json};
 
 use super::lock::{InUse, SandboxLock};
-use super::{Consumer, Operation, Sandbox, Target, Workspace};
+use super::{Consumer, Operation, Sandbox, SandboxState, Target, Workspace};
 use crate::config::Settings;
 use crate::contract::{
     CancelFlag, Capabilities, PermissionService, Progress, Quiet, Runtime, SandboxStrategy,
@@ -86,6 +86,9 @@ impl SandboxManager {
 
     /// Notes that the consumer has begun to use a sandbox.
     pub fn mark_active(&self, target: &Target) -> Result<()> {
+        if target.sandbox.state == SandboxState::Active {
+            return Ok(());
+        }
         self.store.set_active(&target.sandbox.id)
     }
 

@@ -145,6 +145,8 @@ pub struct CreateRequest {
     pub ttl: Option<SignedDuration>,
     /// Who asks.
     pub consumer: Consumer,
+    /// It is thrown away whatever becomes of it: nothing of it is flushed, and a power cut takes it as if it had never been.
+    pub disposable: bool,
 }
 
 /// What `get_or_create_sandbox` answers.

@@ -117,9 +117,11 @@ impl Store {
         self.read("read the log", |c| select(c, condition, [operation.as_str()]))
     }
 
-    /// Writes down how several operations ended, in one.
+    /// Writes down how several operations ended, in one. One whose end is lost is ended once more.
     pub fn end_all(&self, operations: &[OperationEnd]) -> Result<()> {
-        self.write("log operations", |t| operations.iter().try_for_each(|operation| end(t, operation)))
+        self.write_unflushed("log operations", |t| {
+            operations.iter().try_for_each(|operation| end(t, operation))
+        })
     }
 
     /// The log, newest first.

@@ -195,7 +195,7 @@ impl Store {
 
     /// From `ready` to `active`; anything else stays as it is.
     pub fn set_active(&self, id: &SandboxId) -> Result<()> {
-        self.write("change a sandbox's state", |t| {
+        self.write_unflushed("change a sandbox's state", |t| {
             let sql = "UPDATE sandboxes SET state = 'active' WHERE id = ?1 AND state = 'ready'";
             t.prepare_cached(sql)?.execute([id.as_str()]).map(drop)
         })
@@ -211,18 +211,18 @@ impl Store {
 
     /// A sandbox that was made is ready, and the operation that made it done, in one.
     pub fn publish(&self, sandbox: &Sandbox, end: &OperationEnd) -> Result<()> {
-        self.write("publish a sandbox", |t| {
-            for (position, made) in sandbox.workspaces.iter().enumerate() {
-                set_ref(t, &sandbox.id, position, &made.sandbox_ref, &made.reason)?;
-            }
-            set_state(t, &sandbox.id, SandboxState::Ready)?;
-            operations::end(t, end)
-        })
+        self.write("publish a sandbox", |t| publish(t, sandbox, end))
     }
 
-    /// Ends a sandbox's life in the state `destroyed` or `failed`: its name and its plan's place are free.
+    /// The same for one that nobody looks for after a power cut.
+    pub fn publish_unflushed(&self, sandbox: &Sandbox, end: &OperationEnd) -> Result<()> {
+        self.write_unflushed("publish a sandbox", |t| publish(t, sandbox, end))
+    }
+
+    /// Ends a sandbox's life in the state `destroyed` or `failed`: its name and its plan's place are free. What led there was
+    /// flushed before anything was removed: a power cut takes it back to that, and recovery finds nothing left to do.
     pub fn close(&self, id: &SandboxId, state: SandboxState) -> Result<()> {
-        self.write("close a sandbox", |t| {
+        self.write_unflushed("close a sandbox", |t| {
             set_state(t, id, state)?;
             t.prepare_cached("UPDATE workspaces SET live = 0 WHERE sandbox_id = ?1")?
                 .execute([id.as_str()])?;
@@ -232,6 +232,14 @@ impl Store {
                 .map(drop)
         })
     }
+}
+
+fn publish(t: &Transaction<'_>, sandbox: &Sandbox, end: &OperationEnd) -> rusqlite::Result<()> {
+    for (position, made) in sandbox.workspaces.iter().enumerate() {
+        set_ref(t, &sandbox.id, position, &made.sandbox_ref, &made.reason)?;
+    }
+    set_state(t, &sandbox.id, SandboxState::Ready)?;
+    operations::end(t, end)
 }
 
 fn set_ref(

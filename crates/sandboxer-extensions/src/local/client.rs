@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
@@ -48,6 +50,49 @@ pub enum Started {
     Refused(Refusal),
 }
 
+/// A supervisor that waits to be told what to hold. Dropped, it goes.
+#[must_use]
+#[derive(Debug)]
+pub struct Called {
+    socket: UnixStream,
+    child: Option<Child>,
+}
+
+impl Called {
+    fn hold(mut self, spec: &Spec, directory: &Path) -> Result<Started> {
+        let failed = |e: io::Error| Error::io("start a runtime in", directory, e);
+        let socket = self.socket.try_clone().map_err(failed)?;
+        let start = Request::Start { spec: Box::new(spec.clone()), directory: directory.to_path_buf() };
+        match ask(&socket, &start).map_err(failed)? {
+            Reply::Ready(ready) => {
+                // It outlives us, or ends with us; if it ends before, somebody has to hear of it.
+                CHILDREN.lock().unwrap_or_else(PoisonError::into_inner).extend(self.child.take());
+                Ok(Started::Attached(Box::new(Attached { socket, ready: *ready })))
+            }
+            Reply::Refused(refusal) => Ok(Started::Refused(refusal)),
+            other => Err(unexpected(directory, &other)),
+        }
+    }
+}
+
+impl Drop for Called {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = self.socket.shutdown(Shutdown::Both);
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Supervisors that this process started. They are its children, and somebody has to hear of their end.
+static CHILDREN: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
+/// Buries the children that have died.
+fn reap() {
+    let mut children = CHILDREN.lock().unwrap_or_else(PoisonError::into_inner);
+    children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+}
+
 /// Everything inside stands still until this is dropped.
 #[must_use]
 #[derive(Debug)]
@@ -69,72 +114,67 @@ impl Runtimes {
 
     /// A client of the sandbox's runtime, if it runs.
     pub fn find(&self, sandbox: &str) -> Result<Option<Attached>> {
+        reap();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.find_once(sandbox) {
+                // It is about to end: its socket goes in a moment, and somebody else's may come.
+                Err(Error::Io { source, .. }) if ended(&source) && Instant::now() < deadline => {
+                    std::thread::sleep(POLL);
+                }
+                found => return found,
+            }
+        }
+    }
+
+    fn find_once(&self, sandbox: &str) -> Result<Option<Attached>> {
         let directory = self.directory(sandbox);
         let Some(socket) =
             connect(&directory).map_err(|e| Error::io("reach the runtime in", &directory, e))?
         else {
             return Ok(None);
         };
-        let asked = greet(&socket).and_then(|()| ask(&socket, &Request::Start(Box::default())));
+        let asked = greet(&socket).and_then(|()| ask(&socket, &Request::Attach));
         match asked {
             Ok(Reply::Ready(ready)) => Ok(Some(Attached { socket, ready: *ready })),
-            // It ended just now.
-            Ok(Reply::Done) | Err(_) if connect(&directory).is_ok_and(|found| found.is_none()) => Ok(None),
+            Ok(Reply::Done) => Ok(None),
             Ok(other) => Err(unexpected(&directory, &other)),
             Err(e) => Err(Error::io("hear from the runtime in", &directory, e)),
         }
     }
 
-    /// A client of the sandbox's runtime: of the one that runs, or of a new one.
-    pub fn start(&self, spec: &Spec) -> Result<Started> {
-        let deadline = Instant::now() + PATIENCE;
-        let directory = self.directory(&spec.sandbox);
-        loop {
-            if let Some(found) = self.find(&spec.sandbox)? {
-                return Ok(Started::Attached(Box::new(found)));
-            }
-            let turn = Turn::take(&directory, deadline)?;
-            if let Some(found) = self.find(&spec.sandbox)? {
-                return Ok(Started::Attached(Box::new(found)));
-            }
-            let started = self.spawn(&directory, spec)?;
-            drop(turn);
-            return Ok(started);
-        }
-    }
-
-    fn spawn(&self, directory: &Path, spec: &Spec) -> Result<Started> {
+    /// Calls for a supervisor that waits to be told what to hold. It takes a moment to get there, in which something else can
+    /// be done; one that is not needed in the end goes with the answer.
+    pub fn call(&self) -> Result<Called> {
         let failed = |e: io::Error| Error::io("start a runtime from", &self.program, e);
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         let mut command = std::process::Command::new(&self.program);
-        command.arg0(NAME).arg(directory).current_dir("/").env_clear();
+        command.arg0(NAME).current_dir("/").env_clear();
         // Where coverage is measured, the runtime's counts.
         command.envs(std::env::vars_os().filter(|(name, _)| name == "LLVM_PROFILE_FILE"));
-        let mut child = command
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(failed)?;
-        // It holds the other end, whose closing is how we hear of a death.
-        drop(command);
-        let asked = send(&ours, &Request::Start(Box::new(spec.clone())), &[]).and_then(|()| hear(&ours));
-        match asked {
-            Ok(Reply::Ready(ready)) => {
-                // It outlives us, or ends with us; if it ends before, somebody has to hear of it.
-                std::thread::spawn(move || child.wait());
-                Ok(Started::Attached(Box::new(Attached { socket: ours, ready: *ready })))
-            }
-            Ok(Reply::Refused(refusal)) => {
-                let _ = child.wait();
-                Ok(Started::Refused(refusal))
-            }
-            Ok(other) => Err(unexpected(directory, &other)),
-            Err(e) => {
-                let _ = child.kill().and_then(|()| child.wait());
-                Err(failed(e))
-            }
+        command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().map_err(failed)?;
+        // The command holds the other end, whose closing is how we hear of a death; it goes here.
+        Ok(Called { socket: ours, child: Some(child) })
+    }
+
+    /// A client of the sandbox's runtime: of the one that runs, or of a new one.
+    pub fn start(&self, spec: &Spec) -> Result<Started> {
+        self.start_with(None, spec)
+    }
+
+    /// The same; a new one is held by the supervisor that was called before.
+    pub fn start_with(&self, called: Option<Called>, spec: &Spec) -> Result<Started> {
+        if let Some(found) = self.find(&spec.sandbox)? {
+            return Ok(Started::Attached(Box::new(found)));
         }
+        let directory = self.directory(&spec.sandbox);
+        let _turn = Turn::take(&directory, Instant::now() + PATIENCE)?;
+        // Somebody may have had a turn before us.
+        if let Some(found) = self.find(&spec.sandbox)? {
+            return Ok(Started::Attached(Box::new(found)));
+        }
+        called.map_or_else(|| self.call(), Ok)?.hold(spec, &directory)
     }
 
     /// Ends the sandbox's runtime with everything in it, and removes what one that was killed has left.
@@ -254,6 +294,14 @@ fn ask(socket: &UnixStream, request: &Request) -> io::Result<Reply> {
 
 fn hear(socket: &UnixStream) -> io::Result<Reply> {
     receive(socket)?.map(|(reply, _)| reply).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Whether whoever was spoken to is gone.
+fn ended(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+    )
 }
 
 fn unexpected(directory: &Path, reply: &Reply) -> Error {

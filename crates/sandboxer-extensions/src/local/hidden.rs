@@ -3,8 +3,32 @@
 //! The list errs on the side of hiding. A file that often holds nothing but settings and sometimes a token (`.npmrc`, `pip.conf`) is hidden: a
 //! tool finds it missing and uses its defaults, which is seldom what matters, and `run.show` brings it back for those to whom it does.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::path::{Component, Path, PathBuf};
+
+/// What is hidden of the system. Only root could read it, and root is who may run a command.
+const SYSTEM: &[&str] = &[
+    "/etc/NetworkManager/system-connections",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/krb5.keytab",
+    "/etc/kubernetes",
+    "/etc/letsencrypt",
+    "/etc/rancher",
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/ssh/ssh_host_dsa_key",
+    "/etc/ssh/ssh_host_ecdsa_key",
+    "/etc/ssh/ssh_host_ed25519_key",
+    "/etc/ssh/ssh_host_rsa_key",
+    "/etc/ssl/private",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/wireguard",
+    "/var/lib/kubelet",
+    "/var/lib/rancher",
+];
 
 /// What is hidden unless it is shown, relative to the home directory. Directories are hidden with all that is in them.
 pub const DEFAULT: &[&str] = &[
@@ -188,17 +212,30 @@ pub const DEFAULT: &[&str] = &[
 ];
 
 /// What is hidden: the list and `more` of it, without what is `shown` and what lies in it. Both are written `~/x` or as absolute paths; what is
-/// neither, or has `..` in it, is passed over, since the configuration has refused it before. Sorted, and nothing twice.
+/// neither, or has `..` in it, is passed over, since the configuration has refused it before. The list is that of every home in `homes`: a user may
+/// have one by the environment and another by the system's table. Sorted, and nothing twice.
 ///
 /// Something shown that lies in something hidden is not shown by this: what is hidden is so as a whole. [`shown_within`] tells of it.
-pub fn places(home: &Path, more: &[String], shown: &[String]) -> Vec<PathBuf> {
-    let shown: Vec<PathBuf> = shown.iter().filter_map(|place| resolved(home, place)).collect();
-    let listed = DEFAULT.iter().map(|place| home.join(place));
-    let all: BTreeSet<PathBuf> =
-        listed.chain(more.iter().filter_map(|place| resolved(home, place))).collect();
+pub fn places(homes: &[PathBuf], more: &[String], shown: &[String]) -> Vec<PathBuf> {
+    let in_homes = |place: &String| homes.iter().filter_map(|home| resolved(home, place)).collect::<Vec<_>>();
+    let everywhere = |place: &String| match homes.is_empty() {
+        true => resolved(Path::new("/nonexistent"), place).into_iter().collect(),
+        false => in_homes(place),
+    };
+    let shown: Vec<PathBuf> = shown.iter().flat_map(everywhere).collect();
+    // What cannot be read needs no hiding, and each place that is hidden costs a mount.
+    let system = SYSTEM.iter().map(PathBuf::from).filter(|place| File::open(place).is_ok());
+    let listed = homes.iter().flat_map(|home| DEFAULT.iter().map(|place| home.join(place)));
+    let all: BTreeSet<PathBuf> = listed.chain(system).chain(more.iter().flat_map(everywhere)).collect();
     let is_shown = |place: &PathBuf| shown.iter().any(|shown| place.starts_with(shown));
     let hidden: Vec<PathBuf> = all.into_iter().filter(|place| !is_shown(place)).collect();
     outermost(hidden)
+}
+
+/// The home directory of this process's user by the system's table, wherever the environment says that it is.
+pub fn registered_home() -> Option<PathBuf> {
+    let user = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten()?;
+    Some(user.dir).filter(|home| home.is_absolute() && home.parent().is_some())
 }
 
 /// What is to be shown and lies in one of the `hidden` places: `~/.ssh/known_hosts`. Whoever hides has to bring it back by itself, or to say that
@@ -206,6 +243,35 @@ pub fn places(home: &Path, more: &[String], shown: &[String]) -> Vec<PathBuf> {
 pub fn shown_within(home: &Path, hidden: &[PathBuf], shown: &[String]) -> Vec<PathBuf> {
     let lies_within = |place: &PathBuf| hidden.iter().any(|hidden| place.starts_with(hidden));
     shown.iter().filter_map(|place| resolved(home, place)).filter(lies_within).collect()
+}
+
+/// Where the places really are: a link is hidden with what it leads to, and what is reached through a link where it lies. One that is not there yet
+/// is where it would come to be.
+pub(crate) fn real(places: &[PathBuf]) -> Vec<PathBuf> {
+    let mut known = BTreeMap::new();
+    let mut real = BTreeSet::new();
+    for place in places {
+        let (Some(parent), Some(name)) = (place.parent(), place.file_name()) else { continue };
+        let own = real_parent(parent, &mut known).join(name);
+        if own.is_symlink() {
+            real.extend(own.canonicalize());
+        }
+        real.insert(own);
+    }
+    outermost(real.into_iter().collect())
+}
+
+/// A directory without links on the way, as far as it is there. Many places have the same.
+fn real_parent(path: &Path, known: &mut BTreeMap<PathBuf, PathBuf>) -> PathBuf {
+    if let Some(real) = known.get(path) {
+        return real.clone();
+    }
+    let real = path.canonicalize().unwrap_or_else(|_| match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => real_parent(parent, known).join(name),
+        _ => path.to_path_buf(),
+    });
+    known.insert(path.to_path_buf(), real.clone());
+    real
 }
 
 /// Without what lies in another: it is hidden with it. Sorted by component, what lies in a place follows it at once.
@@ -238,7 +304,7 @@ mod tests {
 
     fn hidden(more: &[&str], shown: &[&str]) -> Vec<PathBuf> {
         let owned = |places: &[&str]| places.iter().map(|place| (*place).to_owned()).collect::<Vec<_>>();
-        places(Path::new(HOME), &owned(more), &owned(shown))
+        places(&[PathBuf::from(HOME)], &owned(more), &owned(shown))
     }
 
     fn has(places: &[PathBuf], place: &str) -> bool {
@@ -248,7 +314,8 @@ mod tests {
     #[test]
     fn credentials_are_hidden_by_default() {
         let places = hidden(&[], &[]);
-        assert_eq!(places.len(), DEFAULT.len(), "nothing on the list is twice, or within another");
+        let of_home = places.iter().filter(|place| place.starts_with(HOME)).count();
+        assert_eq!(of_home, DEFAULT.len(), "nothing on the list is twice, or within another");
         for place in [
             ".ssh",
             ".aws",
@@ -260,6 +327,21 @@ mod tests {
         ] {
             assert!(has(&places, &format!("{HOME}/{place}")), "{place}");
         }
+    }
+
+    #[test]
+    fn what_lies_behind_a_link_is_hidden_where_it_lies() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path().canonicalize().unwrap();
+        std::fs::create_dir_all(home.join("dotfiles/config/gh")).unwrap();
+        std::fs::create_dir_all(home.join("dotfiles/aws")).unwrap();
+        std::os::unix::fs::symlink("dotfiles/config", home.join(".config")).unwrap();
+        std::os::unix::fs::symlink("dotfiles/aws", home.join(".aws")).unwrap();
+        std::os::unix::fs::symlink("nowhere", home.join(".kube")).unwrap();
+        let places = [".config/gh", ".aws", ".kube", ".ssh"].map(|place| home.join(place));
+        let expected =
+            [".aws", ".kube", ".ssh", "dotfiles/aws", "dotfiles/config/gh"].map(|place| home.join(place));
+        assert_eq!(real(&places), expected);
     }
 
     #[test]
@@ -319,7 +401,7 @@ mod tests {
     #[test]
     fn what_is_shown_within_a_hidden_place_is_told_of() {
         let shown = ["~/.ssh/known_hosts", "~/.npmrc", "/etc/hosts"].map(str::to_owned);
-        let places = places(Path::new(HOME), &[], &shown);
+        let places = places(&[PathBuf::from(HOME)], &[], &shown);
         assert_eq!(shown_within(Path::new(HOME), &places, &shown), [Path::new("/home/me/.ssh/known_hosts")]);
     }
 

@@ -3,10 +3,10 @@
 //! What is to be hidden is a whiteout in that layer: tools find it missing, which they know how to deal with, and may make their own.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::MountAttrFlags;
 
@@ -80,41 +80,49 @@ impl Home {
         fs::chmodat(upper, path, Mode::from_raw_mode(stat.st_mode & 0o7777), AtFlags::empty()).refused(failed)
     }
 
-    /// Puts a whiteout at `path`, if there is anything to hide.
+    /// Puts a whiteout at `path`, or at the first name on the way that is not there: what comes to be there later is hidden as well.
     fn hide(&self, upper: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
-        let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
-        if !plain || !self.has(path)? {
+        if !path.components().all(|part| matches!(part, Component::Normal(_))) {
             return Ok(());
         }
         let parents: Vec<&Path> = path.ancestors().skip(1).filter(|p| !p.as_os_str().is_empty()).collect();
         for parent in parents.into_iter().rev() {
-            match fs::mkdirat(upper, parent, Mode::RWXU) {
-                // A mode that is not the same hides nothing less.
-                Ok(()) => drop(self.dress(upper, parent)),
-                // Hidden as a whole already.
-                Err(Errno::EXIST) if !is_directory(upper, parent) => return Ok(()),
-                Err(Errno::EXIST) => {}
-                Err(e) => return Err(e),
+            match self.kind_of(parent)? {
+                Some(FileType::Directory) => self.lay(upper, parent)?,
+                // Nothing can be below it.
+                Some(_) => return Ok(()),
+                None => return white_out(upper, parent),
             }
         }
-        match fs::mknodat(upper, path, FileType::CharacterDevice, Mode::empty(), 0) {
-            Err(Errno::EXIST) => Ok(()),
-            other => other,
-        }
+        white_out(upper, path)
     }
 
-    fn has(&self, path: &Path) -> rustix::io::Result<bool> {
+    /// Makes a directory in the layer, like the one that it covers.
+    fn lay(&self, upper: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
+        match fs::mkdirat(upper, path, Mode::RWXU) {
+            // A mode that is not the same hides nothing less.
+            Ok(()) => drop(self.dress(upper, path)),
+            Err(Errno::EXIST) => {}
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+
+    fn kind_of(&self, path: &Path) -> rustix::io::Result<Option<FileType>> {
         match fs::statat(&self.dir, path, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(_) => Ok(true),
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => Ok(false),
+            Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
+            Err(Errno::NOENT) => Ok(None),
             Err(e) => Err(e),
         }
     }
 }
 
-fn is_directory(dir: impl AsFd, path: &Path) -> bool {
-    fs::statat(dir, path, AtFlags::SYMLINK_NOFOLLOW)
-        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+/// Where something is in the layer already, that is what hides it.
+fn white_out(upper: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
+    match fs::mknodat(upper, path, FileType::CharacterDevice, Mode::empty(), 0) {
+        Err(Errno::EXIST | Errno::NOTDIR) => Ok(()),
+        other => other,
+    }
 }
 
 /// The files in a layer, relative to it: what was written to the home directory. At most so many are looked at.
@@ -143,9 +151,4 @@ pub(crate) fn written(upper: &OwnedFd, most: usize) -> Vec<PathBuf> {
     }
     found.sort();
     found
-}
-
-/// Whether `path` can be looked at from here at all.
-pub(crate) fn exists(path: &Path) -> bool {
-    fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }

@@ -137,10 +137,17 @@ fn take_user_namespace(socket: &OwnedFd) -> Result<(), Refusal> {
     hear_go(socket)
 }
 
+/// A command that runs.
+struct Started {
+    id: u64,
+    /// Its side of its terminal.
+    _side: Option<OwnedFd>,
+}
+
 /// The commands that were started, by process id.
 #[derive(Default)]
 struct Commands {
-    started: BTreeMap<i32, u64>,
+    started: BTreeMap<i32, Started>,
 }
 
 fn serve(socket: &OwnedFd) -> io::Result<()> {
@@ -173,7 +180,7 @@ impl Commands {
     /// Reaps whatever has died: commands, and what lost its parent and became ours.
     fn bury(&mut self, socket: &OwnedFd) -> io::Result<()> {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-            let Some(id) = self.started.remove(&pid.as_raw_nonzero().get()) else { continue };
+            let Some(Started { id, .. }) = self.started.remove(&pid.as_raw_nonzero().get()) else { continue };
             let end = match (status.exit_status(), status.terminating_signal()) {
                 (Some(code), _) => End::Exited(code),
                 (None, Some(signal)) => End::Killed(signal),
@@ -189,7 +196,7 @@ impl Commands {
             Order::Go => Ok(()),
             Order::Spawn { id, exec } => match spawn::spawn(&exec, along) {
                 Ok(spawned) => {
-                    self.started.insert(spawned.pid, id);
+                    self.started.insert(spawned.pid, Started { id, _side: spawned.side });
                     let along: Vec<_> = spawned.master.iter().map(AsFd::as_fd).collect();
                     send(socket, &Told::Spawned { id }, &along)
                 }
@@ -211,8 +218,11 @@ impl Commands {
     }
 
     fn signal(&self, id: u64, signal: i32) {
-        let pid =
-            self.started.iter().find(|(_, command)| **command == id).and_then(|(pid, _)| Pid::from_raw(*pid));
+        let pid = self
+            .started
+            .iter()
+            .find(|(_, command)| command.id == id)
+            .and_then(|(pid, _)| Pid::from_raw(*pid));
         if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
             let _ = kill_process_group(pid, signal);
         }

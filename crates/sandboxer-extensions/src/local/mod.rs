@@ -12,6 +12,7 @@ mod init;
 pub mod limits;
 mod mounting;
 pub mod network;
+mod places;
 mod refusal;
 mod report;
 mod root;
@@ -24,7 +25,7 @@ mod system;
 mod terminal;
 mod wire;
 
-pub use client::{Attached, Frozen, Runtimes, Started};
+pub use client::{Attached, Called, Frozen, Runtimes, Started};
 pub use refusal::Refusal;
 pub use report::{Confined, Process, Ready, Report, Told};
 pub use running::{Command, Outcome, Running, Signals};

@@ -5,15 +5,19 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::fs::{self, CWD, FileType};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
 };
 
+use super::places;
 use super::refusal::{Refusal, Refused, refuse};
 use super::system::{Attributes, RDONLY, change_mount};
+
+/// How many files a directory in memory may hold.
+const INODES: &str = "400k";
 
 /// A mount that is nowhere yet.
 pub(crate) struct Detached(OwnedFd);
@@ -43,9 +47,10 @@ impl Detached {
         Ok(Self(mount))
     }
 
-    /// An empty directory in memory.
-    pub fn tmpfs(mode: &str, attributes: MountAttrFlags) -> Result<Self, Refusal> {
-        let options = [("mode", OsStr::new(mode)), ("source", OsStr::new("sandbox"))];
+    /// An empty directory in memory, which may take `size` of that: so many bytes, or a share.
+    pub fn tmpfs(mode: &str, size: &str, attributes: MountAttrFlags) -> Result<Self, Refusal> {
+        let options = [("mode", mode), ("size", size), ("nr_inodes", INODES), ("source", "sandbox")]
+            .map(|(k, v)| (k, OsStr::new(v)));
         Self::new(
             "tmpfs",
             &options,
@@ -60,16 +65,22 @@ impl Detached {
         Ok(self)
     }
 
-    /// Puts it at `path`, which has to be there.
+    /// Puts it at `path`, where something has to be.
     pub fn attach(self, path: &Path) -> Result<OwnedFd, Refusal> {
-        move_mount(&self.0, "", CWD, path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
-            .refused(|| format!("mount at {}", path.display()))?;
-        Ok(self.0)
+        let at = places::open(path).refused(|| format!("mount at {}", path.display()))?;
+        self.attach_to(&at, path)
     }
 
-    /// Whether it is a directory.
-    pub fn is_directory(&self) -> bool {
-        fs::fstat(&self.0).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+    /// Puts it at `path`, where something is made if there is nothing.
+    pub fn attach_new(self, path: &Path) -> Result<OwnedFd, Refusal> {
+        let at = places::make(path, is_directory(&self.0))?;
+        self.attach_to(&at, path)
+    }
+
+    fn attach_to(self, at: &OwnedFd, path: &Path) -> Result<OwnedFd, Refusal> {
+        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        move_mount(&self.0, "", at, "", flags).refused(|| format!("mount at {}", path.display()))?;
+        Ok(self.0)
     }
 }
 
@@ -85,43 +96,34 @@ pub(crate) fn seal(path: &Path) -> Result<(), Refusal> {
     change_mount(CWD, path, false, wanted).refused(|| format!("make {} read-only", path.display()))
 }
 
-/// Sees to it that something is at `path` that a directory or a file can be mounted on.
-pub(crate) fn make_mount_point(path: &Path, directory: bool) -> Result<(), Refusal> {
-    if fs::stat(path).is_ok() {
-        return Ok(());
-    }
-    let parent = path.parent().unwrap_or(Path::new("/"));
-    std::fs::create_dir_all(parent).refused(|| format!("make {}", parent.display()))?;
-    if directory {
-        return ignoring_existing(fs::mkdir(path, Mode::RWXU)).refused(|| format!("make {}", path.display()));
-    }
-    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    fs::open(path, flags, Mode::RUSR | Mode::WUSR).map(drop).refused(|| format!("make {}", path.display()))
-}
-
-fn ignoring_existing(made: rustix::io::Result<()>) -> rustix::io::Result<()> {
-    match made {
-        Err(Errno::EXIST) => Ok(()),
-        other => other,
-    }
-}
-
-/// Covers what is at `path`: a directory with an empty one, anything else with what `nothing` is a copy of.
-pub(crate) fn cover(path: &Path, nothing: &Path) -> Result<(), Refusal> {
-    let kind = match fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-        // Nothing to hide, and nobody inside can put anything there.
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => return Ok(()),
+/// Covers what is at `path`: a directory with an empty one, anything else with what `nothing` is a copy of. Says whether it was a
+/// directory. A link is left: what it leads to is hidden by its own name.
+pub(crate) fn cover(path: &Path, nothing: &Path) -> Result<bool, Refusal> {
+    let at = match places::open(path) {
+        Ok(at) => at,
+        // Nothing to hide, and nobody outside of a workspace can put anything there.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => return Ok(false),
         Err(e) => return refuse(format!("look at {}", path.display()), &e.into()),
     };
-    match kind {
-        FileType::Directory => {
-            Detached::tmpfs("0755", MountAttrFlags::MOUNT_ATTR_NOEXEC)?.attach(path).map(drop)
-        }
-        // What it leads to is hidden by its own name.
-        FileType::Symlink => Ok(()),
-        _ => Detached::copy_of(nothing)?.with(RDONLY)?.attach(path).map(drop),
+    let is_directory = is_directory(&at);
+    let over = match is_directory {
+        true => Detached::tmpfs("0755", "1m", MountAttrFlags::empty())?,
+        false => Detached::copy_of(nothing)?.with(RDONLY)?,
+    };
+    over.attach_to(&at, path)?;
+    Ok(is_directory)
+}
+
+/// Makes a directory a mount point, by itself over itself: it can neither be renamed nor removed then.
+pub(crate) fn pin(path: &Path) -> Result<(), Refusal> {
+    match places::open(path) {
+        Ok(at) if is_directory(&at) => Detached::copy_of(path)?.attach_to(&at, path).map(drop),
+        _ => Ok(()),
     }
+}
+
+fn is_directory(at: impl AsFd) -> bool {
+    fs::fstat(at).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
 }
 
 /// The mount points of this namespace, in the order in which they were mounted.

@@ -3,6 +3,7 @@
 //! The order is what makes it safe: first descriptors of everything that is needed later, then the whole tree read-only at once,
 //! then what is private, then home, then the workspaces above it, and last what covers the rest.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -11,10 +12,11 @@ use rustix::fs::{self, CWD, Mode};
 use rustix::mount::MountAttrFlags;
 
 use super::home::{self, Home};
-use super::mounting::{Detached, cover, detach, make_mount_point, mount_points, seal};
+use super::mounting::{Detached, cover, detach, mount_points, pin, seal};
+use super::places;
 use super::refusal::{Refusal, Refused};
 use super::spec::{Bind, Isolation, Spec};
-use super::system::{Attributes, FOLLOW, RDONLY, TAME, change_mount};
+use super::system::{APART, Attributes, BARE, RDONLY, TAME, change_mount};
 
 /// Devices that everybody may use.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
@@ -22,10 +24,33 @@ const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// What in `/proc` speaks to the kernel instead of telling about processes. Whoever is root outside could write to it.
 const PROC_READ_ONLY: [&str; 5] = ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"];
 /// What tells of the host more than anybody inside needs to know.
-const PROC_COVERED: [&str; 5] = ["/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/acpi", "/proc/scsi"];
+const COVERED: [&str; 9] = [
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/timer_list",
+    "/proc/acpi",
+    "/proc/scsi",
+    "/sys/kernel/debug",
+    "/sys/kernel/tracing",
+    "/sys/firmware",
+    "/sys/fs/bpf",
+];
 
-/// What is private. All of it is in memory.
-const PRIVATE: [(&str, &str); 3] = [("/tmp", "1777"), ("/var/tmp", "1777"), ("/run", "0755")];
+/// What is private. All of it is in memory, of which each may take so many hundredths.
+const PRIVATE: [(&str, &str, u64); 3] = [("/tmp", "1777", 20), ("/var/tmp", "1777", 10), ("/run", "0755", 5)];
+/// The shares of the layer over home and of shared memory.
+const HOME_SHARE: u64 = 20;
+const SHM_SHARE: u64 = 20;
+/// What holds next to nothing.
+const TINY: &str = "1m";
+
+/// So many hundredths of the memory that there is: of the limit, or of the machine's.
+fn share(hundredths: u64, spec: &Spec) -> String {
+    match spec.limits.memory {
+        Some(bytes) => (bytes / 100 * hundredths).max(1 << 20).to_string(),
+        None => format!("{hundredths}%"),
+    }
+}
 
 /// A file that holds nothing and cannot be filled.
 const NOTHING: &str = "/dev/null";
@@ -50,7 +75,10 @@ struct Sources {
 impl Sources {
     fn take(spec: &Spec) -> Result<Self, Refusal> {
         let bind = |bind: &Bind| Ok((bind.at.clone(), Detached::copy_of(&bind.from)?));
-        let device = |name: &'static str| Ok((name, Detached::copy_of(&Path::new("/dev").join(name))?));
+        // Read-only keeps nobody from using a device, and root from changing the host's.
+        let device = |name: &'static str| {
+            Ok((name, Detached::copy_of(&Path::new("/dev").join(name))?.with(RDONLY | BARE)?))
+        };
         Ok(Self {
             devices: DEVICES.into_iter().map(device).collect::<Result<_, Refusal>>()?,
             workspaces: spec.workspaces.iter().map(bind).collect::<Result<_, Refusal>>()?,
@@ -80,26 +108,29 @@ fn new_proc() -> Result<Detached, Refusal> {
 pub(crate) fn build(spec: &Spec, user_marks: bool) -> Result<Root, Refusal> {
     let sources = Sources::take(spec)?;
     let foreign = foreign_mounts(spec)?;
-    let whole = Attributes { set: RDONLY | TAME, propagation: FOLLOW };
+    let whole = Attributes { set: RDONLY | TAME, propagation: APART };
     change_mount(CWD, Path::new("/"), true, whole).refused(|| "make the root read-only".to_owned())?;
     foreign.iter().rev().for_each(|path| detach(path));
     let layer = match &sources.home {
         Some(home) => Some(cover_home(home, spec, user_marks)?),
         None => None,
     };
-    for (at, mode) in PRIVATE.into_iter().filter(|(at, _)| Path::new(at).is_dir() && !is_link(at)) {
-        Detached::tmpfs(mode, MountAttrFlags::empty())?.attach(Path::new(at))?;
+    for (at, mode, part) in PRIVATE.into_iter().filter(|(at, ..)| Path::new(at).is_dir() && !is_link(at)) {
+        Detached::tmpfs(mode, &share(part, spec), MountAttrFlags::empty())?.attach(Path::new(at))?;
     }
-    place_devices(sources.devices)?;
+    place_devices(sources.devices, &share(SHM_SHARE, spec))?;
     let home_layer = match (layer, &sources.home) {
         (Some(layer), Some(home)) => Some(place_home(layer, home.path())?),
         _ => None,
     };
-    hide(spec, sources.home.as_ref().map(Home::path))?;
-    place(sources.workspaces, TAME)?;
-    place(sources.exposed, TAME | RDONLY)?;
-    cover_inside_workspaces(spec)?;
+    // Before the workspaces: a link in one of them could lead anywhere through the host's.
     place_proc(sources.proc)?;
+    let mut covered = hide(spec, sources.home.as_ref().map(Home::path))?;
+    place(sources.workspaces, TAME)?;
+    covered.extend(cover_inside_workspaces(spec)?);
+    check_exposed(spec, &covered)?;
+    place(sources.exposed, TAME | RDONLY)?;
+    covered.iter().try_for_each(|path| seal(path))?;
     if spec.isolation == Isolation::Strict {
         cover(Path::new("/sys"), Path::new(NOTHING))?;
     }
@@ -121,30 +152,27 @@ fn is_link(path: &str) -> bool {
 /// The layer over home is made in a directory in memory, which has to be mounted somewhere for that; `/tmp` is covered afterwards.
 fn cover_home(home: &Home, spec: &Spec, user_marks: bool) -> Result<home::Layer, Refusal> {
     let scratch = Path::new("/tmp");
-    Detached::tmpfs("0700", MountAttrFlags::empty())?.attach(scratch)?;
+    Detached::tmpfs("0700", &share(HOME_SHARE, spec), MountAttrFlags::empty())?.attach(scratch)?;
     if spec.isolation != Isolation::Strict {
         return home.layer(scratch, &spec.hidden, user_marks);
     }
     // Nothing of it is shown.
-    let mount = Detached::tmpfs("0700", MountAttrFlags::empty())?;
+    let mount = Detached::tmpfs("0700", &share(HOME_SHARE, spec), MountAttrFlags::empty())?;
     let upper = rustix::io::fcntl_dupfd_cloexec(&mount, 3).refused(|| "open a layer".to_owned())?;
     Ok(home::Layer { mount, upper })
 }
 
 fn place_home(layer: home::Layer, at: &Path) -> Result<OwnedFd, Refusal> {
-    make_mount_point(at, true)?;
-    layer.mount.attach(at)?;
+    layer.mount.attach_new(at)?;
     Ok(layer.upper)
 }
 
-fn place_devices(devices: Vec<(&'static str, Detached)>) -> Result<(), Refusal> {
+fn place_devices(devices: Vec<(&'static str, Detached)>, shm: &str) -> Result<(), Refusal> {
     let dev = Path::new("/dev");
-    Detached::tmpfs("0755", MountAttrFlags::MOUNT_ATTR_NOEXEC)?.attach(dev)?;
+    Detached::tmpfs("0755", TINY, MountAttrFlags::MOUNT_ATTR_NOEXEC)?.attach(dev)?;
     for (name, device) in devices {
         let at = dev.join(name);
-        make_mount_point(&at, false)?;
-        // A device can be written to all the same; its mode and times, which are the host's, cannot.
-        device.with(RDONLY)?.attach(&at)?;
+        device.attach_new(&at)?;
     }
     for (name, to) in [
         ("fd", "/proc/self/fd"),
@@ -161,24 +189,54 @@ fn place_devices(devices: Vec<(&'static str, Detached)>) -> Result<(), Refusal> 
     let pts = [("ptmxmode", OsStr::new("0666")), ("mode", OsStr::new("0620"))];
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     Detached::new("devpts", &pts, attributes)?.attach(&dev.join("pts"))?;
-    Detached::tmpfs("1777", MountAttrFlags::empty())?.attach(&dev.join("shm"))?;
+    Detached::tmpfs("1777", shm, MountAttrFlags::empty())?.attach(&dev.join("shm"))?;
     seal(dev)
 }
 
-/// Covers what is to be hidden and is neither in the home layer, where it is missing, nor in a workspace.
-fn hide(spec: &Spec, home: Option<&Path>) -> Result<(), Refusal> {
+/// Covers what is to be hidden and is neither in the home layer, where it is missing, nor in a workspace. Says which directories:
+/// mount points may still have to be made in them.
+fn hide(spec: &Spec, home: Option<&Path>) -> Result<Vec<PathBuf>, Refusal> {
     let layered = |path: &Path| home.is_some_and(|home| path.starts_with(home) && path != home);
+    let mut covered = Vec::new();
     for path in spec.hidden.iter().filter(|path| !layered(path) && workspace_of(path, spec).is_none()) {
-        cover(path, Path::new(NOTHING))?;
+        covered.extend(cover(path, Path::new(NOTHING))?.then(|| path.clone()));
     }
-    Ok(())
+    Ok(covered)
 }
 
-fn cover_inside_workspaces(spec: &Spec) -> Result<(), Refusal> {
-    for path in spec.hidden.iter().filter(|path| workspace_of(path, spec).is_some()) {
-        cover(path, Path::new(NOTHING))?;
+/// Covers what is to be hidden in a workspace. The directories on the way are pinned: somebody could rename one of them, and find
+/// the next time under its new name what is covered under the old one. Says which directories were covered.
+fn cover_inside_workspaces(spec: &Spec) -> Result<Vec<PathBuf>, Refusal> {
+    let mut covered = Vec::new();
+    let mut pinned = BTreeSet::new();
+    for path in &spec.hidden {
+        let Some(workspace) = workspace_of(path, spec).filter(|_| places::is_there(path)) else { continue };
+        let above = path.ancestors().skip(1).take_while(|above| *above != workspace.at);
+        for above in above.collect::<Vec<_>>().into_iter().rev() {
+            if pinned.insert(above.to_path_buf()) {
+                pin(above)?;
+            }
+        }
+        covered.extend(cover(path, Path::new(NOTHING))?.then(|| path.clone()));
     }
-    Ok(())
+    Ok(covered)
+}
+
+/// A place for what is exposed is made below what is covered, or is there: nothing is made in a workspace.
+fn check_exposed(spec: &Spec, covered: &[PathBuf]) -> Result<(), Refusal> {
+    let in_the_way = |exposed: &&Bind| {
+        let in_workspace = workspace_of(&exposed.at, spec).is_some();
+        in_workspace
+            && !covered.iter().any(|path| exposed.at.starts_with(path))
+            && !places::is_there(&exposed.at)
+    };
+    match spec.exposed.iter().find(in_the_way) {
+        Some(exposed) => Err(Refusal::new(
+            format!("show {}", exposed.at.display()),
+            "it lies in what is isolated; keep the state directory elsewhere",
+        )),
+        None => Ok(()),
+    }
 }
 
 /// The workspace that shows what is at `path`.
@@ -188,18 +246,17 @@ fn workspace_of<'a>(path: &Path, spec: &'a Spec) -> Option<&'a Bind> {
 
 fn place(mounts: Vec<(PathBuf, Detached)>, attributes: u64) -> Result<(), Refusal> {
     for (at, mount) in mounts {
-        make_mount_point(&at, mount.is_directory())?;
-        mount.with(attributes)?.attach(&at)?;
+        mount.with(attributes)?.attach_new(&at)?;
     }
     Ok(())
 }
 
 fn place_proc(proc: Detached) -> Result<(), Refusal> {
     proc.attach(Path::new("/proc"))?;
-    for path in PROC_READ_ONLY.map(Path::new).into_iter().filter(|path| home::exists(path)) {
+    for path in PROC_READ_ONLY.map(Path::new).into_iter().filter(|path| places::is_there(path)) {
         Detached::copy_of(path)?.with(RDONLY)?.attach(path)?;
     }
-    for path in PROC_COVERED.map(Path::new) {
+    for path in COVERED.map(Path::new) {
         cover(path, Path::new(NOTHING))?;
     }
     Ok(())
@@ -213,7 +270,7 @@ fn enter_workspace(spec: &Spec) -> Result<(), Refusal> {
 
 fn writable(spec: &Spec, home: Option<&Path>) -> Vec<PathBuf> {
     let workspaces = spec.workspaces.iter().map(|workspace| workspace.at.clone());
-    let private = PRIVATE.iter().map(|(at, _)| PathBuf::from(at));
+    let private = PRIVATE.iter().map(|(at, ..)| PathBuf::from(at));
     let devices = ["/dev", "/proc"].map(PathBuf::from);
     workspaces.chain(private).chain(devices).chain(home.map(Path::to_path_buf)).collect()
 }

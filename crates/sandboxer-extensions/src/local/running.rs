@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use rustix::termios::{isatty, tcgetwinsize};
 use sandboxer_core::{Error, Result};
@@ -51,6 +52,7 @@ pub struct Outcome {
 impl Attached {
     /// Starts a command. An [`Error::Io`] with the step `execute` or `enter` is the command's own fault.
     pub fn run<'a>(self, command: &Command<'a>) -> Result<Running<'a>> {
+        refuse_directories(&command.streams)?;
         let terminal = command.streams.map(isatty);
         let size = command.streams.iter().find_map(|stream| tcgetwinsize(stream).ok());
         let exec = Exec {
@@ -73,6 +75,17 @@ impl Attached {
             None => Err(failed(io::ErrorKind::UnexpectedEof.into())),
         }
     }
+}
+
+/// From a directory of the host one could get anywhere on the host.
+fn refuse_directories(streams: &[BorrowedFd<'_>; 3]) -> Result<()> {
+    let is_directory = |stream: &BorrowedFd<'_>| {
+        fstat(stream).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+    };
+    if !streams.iter().any(is_directory) {
+        return Ok(());
+    }
+    Err(Error::usage("a contained command gets no directory as its standard input, output or error"))
 }
 
 /// There is no way to ask without setting.

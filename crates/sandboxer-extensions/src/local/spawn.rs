@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
-use rustix::fs::Mode;
+use rustix::fs::{FileType, Mode, fstat, makedev};
 use rustix::io::Errno;
 use rustix::process::umask;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
@@ -19,6 +19,8 @@ pub(crate) struct Spawned {
     pub pid: i32,
     /// The other side of its terminal.
     pub master: Option<OwnedFd>,
+    /// Its side of it, held for as long as it runs: what it closes and opens again goes on.
+    pub side: Option<OwnedFd>,
 }
 
 /// Why nothing runs.
@@ -58,7 +60,8 @@ pub(crate) fn spawn(exec: &Exec, streams: Vec<OwnedFd>) -> Result<Spawned, NotSp
     umask(before);
     let child = child.map_err(|e| failed(&format!("execute {}", program.display()), &e))?;
     // It is waited for with everything else that dies here.
-    Ok(Spawned { pid: child.id().cast_signed(), master: terminal.map(|terminal| terminal.master) })
+    let (master, side) = terminal.map(|terminal| (terminal.master, terminal.side)).unzip();
+    Ok(Spawned { pid: child.id().cast_signed(), master, side })
 }
 
 fn with_terminal(
@@ -70,10 +73,19 @@ fn with_terminal(
     for (stream, is_terminal) in streams.into_iter().zip(which) {
         chosen.push(match terminal.filter(|_| is_terminal) {
             Some(terminal) => Stdio::from(terminal.side.try_clone()?),
+            // The host's own could be changed by whoever is its owner.
+            None if is_null(&stream) => Stdio::null(),
             None => Stdio::from(stream),
         });
     }
     chosen.try_into().map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+fn is_null(stream: &OwnedFd) -> bool {
+    let null = makedev(1, 3);
+    fstat(stream).is_ok_and(|stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && stat.st_rdev == null
+    })
 }
 
 fn failed(step: &str, error: &io::Error) -> NotSpawned {

@@ -27,8 +27,10 @@ pub(crate) struct Attributes {
 pub(crate) const RDONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 /// Nothing on it gives privileges or is a device.
 pub(crate) const TAME: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
-/// What is unmounted outside is unmounted here.
-pub(crate) const FOLLOW: u64 = libc::MS_SLAVE;
+/// Nothing on it gives privileges or is executed; devices are devices.
+pub(crate) const BARE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
+/// What is mounted outside later does not come in.
+pub(crate) const APART: u64 = libc::MS_PRIVATE;
 
 /// `CLONE_INTO_CGROUP`, which is wider than the libc crate's type for it.
 const INTO_CGROUP: u64 = 0x2_0000_0000;

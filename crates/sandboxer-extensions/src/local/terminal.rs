@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::termios::{
-    OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr, tcsetwinsize,
+    LocalModes, OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr, tcsetwinsize,
 };
 use signal_hook::consts::SIGWINCH;
 
@@ -45,7 +45,14 @@ impl<'a> Relay<'a> {
         } else {
             input
         };
-        let raw = typed.map(Raw::switch).transpose()?.flatten();
+        // Whoever writes to our terminal besides the command wants it as it was: the rest of a pipeline, say.
+        let raw = match typed.filter(|_| isatty(output)) {
+            Some(typed) => Raw::switch(typed)?,
+            None => None,
+        };
+        if raw.is_none() {
+            echo_nothing(&master)?;
+        }
         Ok(Self { master, typed, shown, pending: Vec::new(), open: true, _raw: raw })
     }
 
@@ -126,6 +133,13 @@ impl<'a> Relay<'a> {
             let _ = tcsetwinsize(&self.master, size);
         }
     }
+}
+
+/// Our terminal shows what is typed; the sandbox's need not show it again.
+fn echo_nothing(master: &OwnedFd) -> io::Result<()> {
+    let mut settings = tcgetattr(master)?;
+    settings.local_modes.remove(LocalModes::ECHO);
+    Ok(tcsetattr(master, OptionalActions::Now, &settings)?)
 }
 
 fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {

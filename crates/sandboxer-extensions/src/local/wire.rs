@@ -36,8 +36,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) enum Request {
     /// Who is there? Also the first thing to say on a connection that may belong to another version.
     Hello,
-    /// Make a runtime. Only the one who started the supervisor says so.
-    Start(Box<Spec>),
+    /// Make a runtime with its files in `directory`. Only the one who started the supervisor says so.
+    Start {
+        spec: Box<Spec>,
+        #[serde(with = "paths::one")]
+        directory: PathBuf,
+    },
+    /// What runtime is this? Who asks keeps it from ending.
+    Attach,
     /// Run a command; standard input, output and error come along.
     Exec(Box<Exec>),
     /// Send a signal to the command of this connection.

@@ -5,6 +5,7 @@ use std::io::{PipeReader, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use nix::libc::{self, AT_FDCWD, EFAULT, ENOENT, ENOSYS, O_CREAT, O_RDONLY, O_RDWR, O_WRONLY, WEXITSTATUS};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -238,7 +239,9 @@ fn a_watcher_ends_with_those_it_watches() {
     let before = threads();
     let watcher = Watcher::start(listener, Vec::new(), Arc::new(|_| {})).unwrap();
     assert_eq!(waited(child), 0);
+    let start = Instant::now();
     while threads() > before {
+        assert!(start.elapsed() < Duration::from_secs(60), "it still waits");
         std::thread::yield_now();
     }
     drop(watcher);

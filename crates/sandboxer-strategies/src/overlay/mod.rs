@@ -152,9 +152,7 @@ impl OverlayStrategy {
     /// Ends the mount of a workspace that goes. Whoever still works in it keeps nothing by that.
     fn abandon(&self, home: &Path, spec: &OverlaySpec) -> Result<()> {
         let lock = Mounts::lock(home)?;
-        if self.mounts.unmount(home, spec, &lock)? == Unmounted::Busy {
-            self.mounts.detach(home, spec, &lock)?;
-        }
+        self.mounts.take_away(home, spec, &lock)?;
         self.end_keeper(home, spec)
     }
 

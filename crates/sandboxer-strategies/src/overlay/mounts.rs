@@ -164,6 +164,14 @@ impl Mounts {
         Ok(done)
     }
 
+    /// Unmounts it, whoever works in it: nothing of it is needed any more.
+    pub fn take_away(&self, home: &Path, spec: &OverlaySpec, lock: &MountLock) -> Result<()> {
+        match self.try_to_unmount(&Places::new(home).merged(), spec)? {
+            Unmounted::Busy => self.detach(home, spec, lock),
+            Unmounted::Done | Unmounted::NotMounted => Ok(()),
+        }
+    }
+
     /// Whether somebody works in a copy of the mount, in a mount namespace of their own: that would go on writing to the upper.
     fn is_used_elsewhere(&self, merged: &Path, spec: &OverlaySpec) -> Result<bool> {
         let (reached, namespace) = match (&spec.keeper, self.keeper(spec)?) {

@@ -44,6 +44,7 @@ fn create(world: &mut Files, strategy: &str, no_fallback: bool) {
         name: None,
         ttl: None,
         consumer: Consumer { actor_type: "agt".to_owned(), project: "features".to_owned() },
+        disposable: false,
     };
     let result = world.manager.get_or_create_sandbox(&request);
     match result {

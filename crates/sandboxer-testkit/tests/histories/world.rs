@@ -474,6 +474,7 @@ fn create(manager: &SandboxManager, strategy: &str, original: &Path) -> Sandbox 
         name: None,
         ttl: None,
         consumer: Consumer { actor_type: "atm".to_owned(), project: "test".to_owned() },
+        disposable: false,
     };
     manager.get_or_create_sandbox(&request).unwrap().sandbox
 }

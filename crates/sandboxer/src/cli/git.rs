@@ -17,8 +17,8 @@ const SHOWN: usize = 10;
 /// Where flags that are for git checkouts stand in a command's help.
 pub const HEADING: &str = "Git checkouts";
 
-/// What a command that runs in a sandbox of a checkout can reach all the same.
-pub const NOT_CONTAINED: &str = "not protected yet: the sandbox reads the objects of your repository as alternates, and a command that reaches outside of the sandbox's directory can write to that repository as any program of yours can";
+/// What a command that runs in a sandbox of a checkout can reach where only files are isolated.
+pub const NOT_CONTAINED: &str = "not protected with --isolation files: the sandbox reads the objects of your repository as alternates, and a command that reaches outside of the sandbox's directory can write to that repository as any program of yours can";
 
 /// The git that is needed, in words.
 pub const OLDEST: &str = "2.30 or newer";

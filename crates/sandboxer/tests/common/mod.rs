@@ -102,6 +102,18 @@ impl World {
         Ran::of(child.wait_with_output().unwrap())
     }
 
+    /// Runs a command that says `ready` and then waits for a line, which it gets when `meanwhile` is done.
+    pub fn run_while(&self, arguments: &[&str], meanwhile: impl FnOnce()) -> Ran {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut ready = [0; 6];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+        meanwhile();
+        child.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+        Ran::of(child.wait_with_output().unwrap())
+    }
+
     /// Runs, expects success, gives stdout.
     pub fn ok(&self, arguments: &[&str]) -> String {
         let ran = self.run(arguments);

@@ -14,6 +14,7 @@ mod orphans;
 mod park;
 mod race;
 mod recover;
+mod runtime;
 mod select;
 mod undo;
 
@@ -139,6 +140,7 @@ fn request(resources: &[&Path]) -> CreateRequest {
         name: None,
         ttl: None,
         consumer: Consumer { actor_type: "adm".into(), project: "test".into() },
+        disposable: false,
     }
 }
 

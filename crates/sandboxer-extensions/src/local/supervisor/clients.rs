@@ -38,6 +38,7 @@ struct Client {
 struct Command {
     id: u64,
     deadline: Option<Instant>,
+    timed_out: bool,
 }
 
 /// The loop's state.
@@ -45,7 +46,6 @@ struct Serving {
     runtime: Runtime,
     clients: Vec<Client>,
     next_id: u64,
-    had_command: bool,
     reserve: Reserve,
     last_look: Instant,
 }
@@ -64,14 +64,8 @@ impl Runtime {
         send(&first, &Reply::Ready(Box::new(self.ready.clone())), &[])?;
         let reserve = Reserve::of(&self);
         let client = Client { socket: first, command: None, froze: false, gone: false };
-        let mut serving = Serving {
-            runtime: self,
-            clients: vec![client],
-            next_id: 0,
-            had_command: false,
-            reserve,
-            last_look: Instant::now(),
-        };
+        let mut serving =
+            Serving { runtime: self, clients: vec![client], next_id: 0, reserve, last_look: Instant::now() };
         let over = serving.run();
         serving.finish(over);
         Ok(())
@@ -88,16 +82,17 @@ impl Serving {
     fn run(&mut self) -> (Option<Owed>, Over) {
         loop {
             let (init, listener, asking) = self.wait();
+            // Clients first: what init tells may remove some of them.
+            for at in asking {
+                if let Some(over) = self.hear_client(at) {
+                    return (None, over);
+                }
+            }
             if init {
                 match self.hear_init() {
                     Ok(None) => {}
                     Ok(Some(owed)) => return (Some(owed), Over::Idle),
                     Err(_) => return (None, Over::Ended(End::Lost)),
-                }
-            }
-            for at in asking {
-                if let Some(over) = self.hear_client(at) {
-                    return (None, over);
                 }
             }
             self.let_go();
@@ -180,7 +175,11 @@ impl Serving {
     fn forget(&mut self, id: u64, end: Option<End>) -> Option<Owed> {
         let at = self.clients.iter().position(|client| client.runs(id))?;
         let client = self.clients.remove(at);
-        let last = !self.clients.iter().any(|client| client.command.is_some());
+        let timed_out = client.command.as_ref().is_some_and(|command| command.timed_out);
+        let end = end.map(|end| if timed_out { End::TimedOut } else { end });
+        // Somebody who has just come may be about to start something.
+        self.accept();
+        let last = self.clients.iter().all(|client| client.gone);
         match (end, last) {
             (Some(end), true) => return Some(Owed { client: client.socket, end }),
             (Some(end), false) => {
@@ -203,7 +202,9 @@ impl Serving {
         };
         let answered = match request {
             Request::Hello => self.say(at, &Reply::Hello { protocol: PROTOCOL, pid: std::process::id() }),
-            Request::Start(_) => self.say(at, &Reply::Ready(Box::new(self.runtime.ready.clone()))),
+            Request::Attach | Request::Start { .. } => {
+                self.say(at, &Reply::Ready(Box::new(self.runtime.ready.clone())))
+            }
             Request::Exec(exec) => self.exec(at, exec, &along),
             Request::Signal(signal) => self.signal(at, signal),
             Request::Freeze => self.freeze(at),
@@ -230,10 +231,9 @@ impl Serving {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         self.next_id += 1;
-        self.had_command = true;
         let timeout = exec.timeout.or(self.runtime.ready.spec.limits.timeout);
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        self.clients[at].command = Some(Command { id: self.next_id, deadline });
+        self.clients[at].command = Some(Command { id: self.next_id, deadline, timed_out: false });
         let along: Vec<_> = along.iter().map(AsFd::as_fd).collect();
         send(&self.runtime.init.socket, &Order::Spawn { id: self.next_id, exec }, &along)
     }
@@ -285,10 +285,11 @@ impl Serving {
 
     fn look_at_the_clock(&mut self) -> Option<Over> {
         let now = Instant::now();
-        let late =
-            |client: &Client| client.command.as_ref().and_then(|c| c.deadline).is_some_and(|at| at <= now);
-        if self.clients.iter().any(late) {
-            return Some(Over::Ended(End::TimedOut));
+        if let Some(late) = self.clients.iter().position(|client| client.is_late(now)) {
+            if self.clients.iter().filter(|client| client.command.is_some()).count() == 1 {
+                return Some(Over::Ended(End::TimedOut));
+            }
+            self.end_late(late);
         }
         if now.duration_since(self.last_look) >= LOOK {
             self.last_look = now;
@@ -296,8 +297,15 @@ impl Serving {
                 return Some(Over::Ended(End::DiskLow));
             }
         }
-        let nobody = !self.clients.iter().any(|client| client.command.is_some());
-        (nobody && (self.had_command || self.clients.is_empty())).then_some(Over::Idle)
+        self.clients.is_empty().then_some(Over::Idle)
+    }
+
+    /// Others have more time: only this one's command ends.
+    fn end_late(&mut self, at: usize) {
+        let _ = self.signal(at, Signal::KILL.as_raw());
+        if let Some(command) = &mut self.clients[at].command {
+            (command.deadline, command.timed_out) = (None, true);
+        }
     }
 
     /// Ends everything inside, then tells whoever waits.
@@ -345,6 +353,10 @@ impl Serving {
 }
 
 impl Client {
+    fn is_late(&self, now: Instant) -> bool {
+        self.command.as_ref().and_then(|command| command.deadline).is_some_and(|deadline| deadline <= now)
+    }
+
     fn runs(&self, id: u64) -> bool {
         self.command.as_ref().is_some_and(|command| command.id == id)
     }

@@ -18,6 +18,7 @@ use rustix::process::{
 use super::events::Events;
 use super::sockets;
 use crate::local::confine::watch::Watcher;
+use crate::local::hidden;
 use crate::local::init::{self, Given};
 use crate::local::limits::{Group, Roots};
 use crate::local::network::{Proxy, Rules};
@@ -82,6 +83,7 @@ impl Runtime {
         let lock = take_lock(directory)?;
         let listener = listen(directory)?;
         spec.hidden.extend(sockets::listening());
+        spec.hidden = hidden::real(&spec.hidden);
         let standing = stand_apart(&spec)?;
         let group = make_group(&spec, directory)?;
         let started = start_init(&spec, &standing, &group);

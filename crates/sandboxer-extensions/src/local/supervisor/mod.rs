@@ -31,12 +31,10 @@ pub(crate) const NAME: &str = "sandbox-runtime";
 /// First thing in `main`: supervises and exits if this process was started for that (its name is `sandbox-runtime`). Returns
 /// at once in every other process. There must be no second thread yet.
 pub fn supervise_if_asked() {
-    let mut arguments = std::env::args_os();
-    if arguments.next().as_deref() != Some(OsStr::new(NAME)) {
+    if std::env::args_os().next().as_deref() != Some(OsStr::new(NAME)) {
         return;
     }
-    let directory = arguments.next().unwrap_or_default();
-    let served = first_client().and_then(|client| Ok(serve(client, Path::new(&directory))?));
+    let served = first_client().and_then(serve);
     exit(i32::from(served.is_err()))
 }
 
@@ -51,9 +49,7 @@ fn first_client() -> io::Result<UnixStream> {
     let _ = setsid();
     umask(Mode::from_raw_mode(0o077));
     std::env::set_current_dir("/")?;
-    let client = UnixStream::from(client);
-    be_impatient(&client)?;
-    Ok(client)
+    Ok(UnixStream::from(client))
 }
 
 /// Somebody may wait for the end of a pipe that the program which started us was given, and knew nothing of.
@@ -67,11 +63,13 @@ fn close_all_but(kept: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-fn serve(client: UnixStream, directory: &Path) -> io::Result<()> {
-    let Some((Request::Start(spec), _)) = receive(&client)? else {
+/// Waits to be told what to hold, for as long as it takes to make that.
+fn serve(client: UnixStream) -> io::Result<()> {
+    let Some((Request::Start { spec, directory }, _)) = receive(&client)? else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    match made(*spec, directory) {
+    be_impatient(&client)?;
+    match made(*spec, &directory) {
         Ok(runtime) => runtime.serve(client),
         Err(refusal) => send(&client, &Reply::Refused(refusal), &[]),
     }

@@ -95,6 +95,7 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         name: args.name.clone(),
         ttl: args.ttl.as_deref().map(parse_ttl).transpose()?,
         consumer: args.consumer.consumer(&session),
+        disposable: false,
     };
     let created = session.manager.get_or_create_sandbox(&request)?;
     tell(app, &created)

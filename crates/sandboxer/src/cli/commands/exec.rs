@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -115,6 +116,7 @@ impl Entered {
             command,
             directory,
             output_to_stderr: app.ui.json,
+            called: Cell::default(),
         };
         let done = work.run(begin)?;
         self.session.signals.forget();

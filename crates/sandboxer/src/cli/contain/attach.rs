@@ -3,7 +3,7 @@
 use sandboxer_core::Error;
 use sandboxer_core::config::{Isolation, RunSettings};
 use sandboxer_core::service::Sandbox;
-use sandboxer_extensions::local::{Attached, Network, Refusal, Runtimes, Spec, Started};
+use sandboxer_extensions::local::{Attached, Called, Network, Refusal, Runtimes, Spec, Started};
 
 use super::args::Asked;
 use super::{spec, told};
@@ -23,6 +23,7 @@ pub fn attach(
     sandbox: &Sandbox,
     run: &RunSettings,
     asked: &Asked,
+    called: Option<Called>,
 ) -> Result<Option<Attached>, CliError> {
     let ours = |error: Error| CliError::from(error).exiting(exit::RUN_FAILED);
     let runtimes = runtimes(session)?;
@@ -34,7 +35,7 @@ pub fn attach(
         return Ok(None);
     }
     let spec = spec::of(sandbox, session.manager.home(), run, wanted);
-    match runtimes.start(&spec).map_err(ours)? {
+    match runtimes.start_with(called, &spec).map_err(ours)? {
         // Somebody else may have started it just now.
         Started::Attached(found) => check(asked, &found.ready().spec).map(|()| Some(*found)),
         Started::Refused(refusal) => Err(not_contained(&refusal)),

@@ -17,6 +17,7 @@ use crate::cli::child;
 use crate::cli::error::{CliError, Kind};
 use crate::cli::exit;
 use crate::cli::output;
+use crate::cli::places::is_on_search_path;
 
 /// What runs, and where.
 pub struct Job<'a> {
@@ -101,10 +102,12 @@ pub fn run(attached: Attached, job: &Job) -> Result<Ended, CliError> {
 }
 
 fn not_started(job: &Job, error: Error) -> CliError {
-    let shown =
-        job.command.first().map(|program| output::name(program.as_encoded_bytes())).unwrap_or_default();
+    let program = job.command.first().map(OsString::as_os_str).unwrap_or_default();
+    let shown = output::name(program.as_encoded_bytes());
+    // A directory that may not be searched makes the system say that the command may not be executed.
+    let nowhere = !program.as_encoded_bytes().contains(&b'/') && !is_on_search_path(program);
     match &error {
-        Error::Io { step: "execute", source, .. } if source.kind() == io::ErrorKind::NotFound => {
+        Error::Io { step: "execute", source, .. } if nowhere || source.kind() == io::ErrorKind::NotFound => {
             CliError::new(Kind::NotFound, format!("there is no command {shown}")).exiting(exit::RUN_NOT_FOUND)
         }
         Error::Io { step: "execute", source, .. } => {

@@ -24,8 +24,8 @@ pub struct Surroundings<'a> {
 pub fn environment(around: &Surroundings, run: &RunSettings, typed: &[OsString]) -> Selected {
     let named: Vec<OsString> = run.env.iter().map(OsString::from).chain(typed.iter().cloned()).collect();
     let mut selected = select(std::env::vars_os(), &named);
-    if matches!(around.network, Network::Allow(_)) {
-        for (name, value) in proxies() {
+    if let Network::Allow(hosts) = around.network {
+        for (name, value) in proxies(hosts) {
             // Somebody who names a proxy means that one.
             if !selected.vars.iter().any(|(known, _)| known == name) {
                 selected.vars.push((name.into(), value.into()));
@@ -48,11 +48,13 @@ fn places(around: &Surroundings) -> [(&'static str, OsString); 4] {
     ]
 }
 
-/// Programs do not agree on the case.
-fn proxies() -> Vec<(&'static str, String)> {
+/// Programs do not agree on the case. What is on the sandbox's own loopback needs no proxy, unless the host's is meant.
+fn proxies(hosts: &[String]) -> Vec<(&'static str, String)> {
     let (http, socks) =
         (format!("http://127.0.0.1:{}", network::PORT), format!("socks5h://127.0.0.1:{}", network::PORT));
-    let none = "localhost,127.0.0.1,::1".to_owned();
+    let is_meant = |own: &&str| hosts.iter().any(|host| host.contains(own));
+    let own: Vec<&str> = ["localhost", "127.0.0.1", "::1"].into_iter().filter(|own| !is_meant(own)).collect();
+    let none = own.join(",");
     vec![
         ("HTTP_PROXY", http.clone()),
         ("http_proxy", http.clone()),

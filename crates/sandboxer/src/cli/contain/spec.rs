@@ -18,7 +18,7 @@ pub fn of(sandbox: &Sandbox, state: &Path, run: &RunSettings, wanted: Wanted) ->
         isolation: wanted.isolation,
         network: wanted.network,
         limits: wanted.limits,
-        hidden: home.as_deref().map(|home| hidden_places(home, run)).unwrap_or_default(),
+        hidden: hidden::places(&homes(home.as_deref()), &run.hide, &run.show),
         disk_reserve: reserve(sandbox, run),
         home,
         ..Spec::default()
@@ -37,13 +37,12 @@ pub fn home() -> Option<PathBuf> {
     home.filter(|home| home.parent().is_some())
 }
 
-/// The list, and what its links lead to: hiding a name does not hide what it names.
-fn hidden_places(home: &Path, run: &RunSettings) -> Vec<PathBuf> {
-    let mut places = hidden::places(home, &run.hide, &run.show);
-    let links = places.iter().filter(|place| place.is_symlink());
-    let targets: Vec<PathBuf> = links.filter_map(|place| place.canonicalize().ok()).collect();
-    places.extend(targets);
-    places
+/// The home directory, and the one that the user has by the system's table where that is another: credentials are in either.
+fn homes(home: Option<&Path>) -> Vec<PathBuf> {
+    let registered = hidden::registered_home().and_then(|home| home.canonicalize().ok());
+    let mut homes: Vec<PathBuf> = home.map(Path::to_path_buf).into_iter().chain(registered).collect();
+    homes.dedup();
+    homes
 }
 
 /// What the settings show that lies in something hidden, which is hidden as a whole.
@@ -52,7 +51,8 @@ pub fn shown_in_vain(run: &RunSettings) -> Vec<PathBuf> {
     if run.show.is_empty() {
         return Vec::new();
     }
-    hidden::shown_within(&home, &hidden::places(&home, &run.hide, &run.show), &run.show)
+    let hidden = hidden::places(&homes(Some(&home)), &run.hide, &run.show);
+    hidden::shown_within(&home, &hidden, &run.show)
 }
 
 /// Where sandboxes are kept: the state directory and the scratch directories on other filesystems.

@@ -1,11 +1,12 @@
 //! One command in a sandbox, from where it works to what came of it, whether it is contained or only its files are.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use sandboxer_core::config::{Isolation, RunSettings};
 use sandboxer_core::service::{Target, Workspace};
-use sandboxer_extensions::local::{Attached, Limits, Network, Ready};
+use sandboxer_extensions::local::{Attached, Called, Limits, Network, Ready};
 
 use super::args::Asked;
 use super::attach::{attach, runtimes};
@@ -35,6 +36,8 @@ pub struct Work<'a> {
     pub directory: Option<&'a Path>,
     /// Whether its stdout becomes our stderr, because ours is for a JSON document.
     pub output_to_stderr: bool,
+    /// A supervisor that was called early, to hold a runtime that is not there yet.
+    pub called: Cell<Option<Called>>,
 }
 
 /// What is known when the command is about to start.
@@ -62,7 +65,7 @@ pub struct Done {
 impl Work<'_> {
     /// Runs the command and waits for its end. `begin` hears what holds it before it starts.
     pub fn run(&self, begin: impl FnOnce(Begun)) -> Result<Done, CliError> {
-        match attach(self.session, &self.target.sandbox, self.run, self.asked)? {
+        match attach(self.session, &self.target.sandbox, self.run, self.asked, self.called.take())? {
             Some(attached) => self.contained(attached, begin),
             None => {
                 begin(Begun::Files);

@@ -4,13 +4,15 @@ use std::cell::Cell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use sandboxer_core::config::Isolation;
 use sandboxer_core::model::{OnConflict, PlanId};
 use sandboxer_core::policy::CommitRules;
 use sandboxer_core::service::{CreateRequest, InUse, Input, Target, Workspace};
+use sandboxer_extensions::local::Called;
 
 use super::create::{ConsumerArgs, location};
 use crate::cli::conflicts::ConflictArgs;
-use crate::cli::contain::{Asked, Begun, ContainArgs, Done, Wanted, Work, spec, told};
+use crate::cli::contain::{Asked, Begun, ContainArgs, Done, Wanted, Work, runtimes, spec, told};
 use crate::cli::error::{CliError, Kind};
 use crate::cli::git::{self, CheckoutArgs};
 use crate::cli::output;
@@ -99,6 +101,8 @@ struct Run {
     disposable: bool,
     /// Keeps the sandbox from ending while the command runs and while somebody is asked what becomes of it.
     in_use: Cell<Option<InUse>>,
+    /// A supervisor that waits for a runtime to hold.
+    called: Cell<Option<Called>>,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
@@ -107,7 +111,7 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     let session = open(app, directory).map_err(ours)?;
     let wanted = asked.over(&session.settings.run)?;
     tell_of_settings_in_vain(app, &session, &wanted);
-    let run = prepare(app, args, session, asked).map_err(ours)?;
+    let run = prepare(app, args, session, asked, &wanted).map_err(ours)?;
     let name = run.target.sandbox.name.clone();
     let outcome = run.execute(app, args).and_then(|done| run.settle(app, args, done));
     outcome.map_err(|error| error.aimed_at(&name))
@@ -128,7 +132,7 @@ fn open(app: &App, directory: &Path) -> Result<Session, CliError> {
     app.open_at(directory)
 }
 
-fn prepare(app: &App, args: &Args, session: Session, asked: Asked) -> Result<Run, CliError> {
+fn prepare(app: &App, args: &Args, session: Session, asked: Asked, wanted: &Wanted) -> Result<Run, CliError> {
     let directory = args.directory.as_deref().unwrap_or(Path::new("."));
     let on_conflict = args.conflicts.read()?;
     let rules = args.rules.read(&session.settings)?;
@@ -144,12 +148,19 @@ fn prepare(app: &App, args: &Args, session: Session, asked: Asked) -> Result<Run
         name: args.name.clone(),
         ttl: None,
         consumer: args.consumer.consumer(&session),
+        disposable: args.discard && args.plan.is_none(),
+    };
+    // It starts while the sandbox is made.
+    let called = match wanted.isolation {
+        Isolation::Files => None,
+        Isolation::Standard | Isolation::Strict => Some(runtimes(&session)?.call()?),
     };
     let created = session.manager.get_or_create_sandbox(&request)?;
     let target = session.find(created.sandbox.id.as_str())?;
     let disposable = created.created && args.plan.is_none() && !args.keep;
     let in_use = Cell::new(Some(session.manager.use_sandbox(&target)?));
-    let run = Run { session, target, asked, rules, on_conflict, disposable, in_use };
+    let called = Cell::new(called);
+    let run = Run { session, target, asked, rules, on_conflict, disposable, in_use, called };
     run.refuse_to_pretend(app, args)?;
     Ok(run)
 }
@@ -209,6 +220,7 @@ impl Run {
             command: &args.command,
             directory: None,
             output_to_stderr: app.ui.json,
+            called: Cell::new(self.called.take()),
         };
         work.run(|begun| self.say_what_holds(app, begun, isolates))
     }
