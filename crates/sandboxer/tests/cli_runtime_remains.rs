@@ -227,7 +227,6 @@ fn a_supervisor_that_is_killed_takes_everything_along() {
             let mut child = Client::long(&user, &format!("super-{sample}"), &hour);
             assert!(eventually(|| !processes(&user.world).is_empty() || child.has_ended()));
             std::thread::sleep(Duration::from_millis(2) * sample);
-            // The supervisor is the older of the two.
             if let Some(supervisor) = processes(&user.world).first() {
                 kill(*supervisor);
             }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -14,30 +15,56 @@ use super::common::{World, remains};
 /// What ends does so at once; only a test that fails gets there.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The supervisors of this world's sandboxes and the inits below them, by process id.
+/// The supervisors of this world's sandboxes and the inits below them, by process id; supervisors first.
 pub fn processes(world: &World) -> Vec<i32> {
-    let state = world.path("home").display().to_string();
+    let supervisors = supervisors(world);
+    let inits = ids().filter(|pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let mut after_name = stat.rsplit(") ").next().unwrap_or_default().split(' ');
+        let (state, parent) = (after_name.next(), after_name.next().and_then(|pid| pid.parse().ok()));
+        state != Some("Z") && parent.is_some_and(|parent| supervisors.contains(&parent))
+    });
+    let inits: Vec<i32> = inits.filter(|pid| !supervisors.contains(pid)).collect();
+    supervisors.iter().copied().chain(inits).collect()
+}
+
+/// Who holds the lock of a runtime's directory, as the kernel tells; and, where we may look, who has such a file open that is gone.
+fn supervisors(world: &World) -> BTreeSet<i32> {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let runtimes =
+        sandboxes(world).into_iter().map(|id| world.path("home/sandboxes").join(id).join("runtime/lock"));
+    let inodes: Vec<String> =
+        runtimes.filter_map(|lock| Some(format!(":{} ", fs::metadata(lock).ok()?.ino()))).collect();
+    let held = locks.lines().filter(|line| inodes.iter().any(|inode| line.contains(inode.as_str())));
+    let holders = held.filter_map(|line| line.split_whitespace().nth(4)?.parse().ok());
+    let state = world.path("home");
+    let open = ids().filter(|pid| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let is_supervisor =
+            fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"sandbox-runtime\0");
+        let mut targets = files.filter_map(|file| fs::read_link(file.path()).ok());
+        is_supervisor && targets.any(|target| target.starts_with(&state)) && !is_init(*pid)
+    });
+    holders.filter(|pid| Path::new(&format!("/proc/{pid}")).exists()).chain(open).collect()
+}
+
+/// Init is process 1 of its namespace.
+fn is_init(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+    ids.split_whitespace().count() > 1
+}
+
+/// All processes.
+fn ids() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
-    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let is_ours = |pid: &i32| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).into_owned();
-        line.starts_with("sandbox-runtime\0") && line.contains(&state)
-    };
-    let mut found: Vec<i32> = ids.filter(is_ours).collect();
-    found.sort_unstable();
-    found
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// Processes anywhere that sleep for so long.
 pub fn asleep(seconds: &str) -> Vec<i32> {
-    let entries = fs::read_dir("/proc").unwrap().flatten();
-    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let sleeps = |pid: &i32| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line == format!("sleep\0{seconds}\0").into_bytes()
-    };
-    ids.filter(sleeps).collect()
+    let line = format!("sleep\0{seconds}\0").into_bytes();
+    ids().filter(|pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words == line)).collect()
 }
 
 /// The ids of the sandboxes that the state has a directory for.
