@@ -4,6 +4,8 @@
 mod common;
 #[path = "common/contained.rs"]
 mod contained;
+#[path = "common/runtimes.rs"]
+mod runtimes;
 #[path = "common/user.rs"]
 mod user;
 
@@ -224,17 +226,10 @@ fn init_holds_nothing_of_the_callers_either() {
 
 /// What the descriptors of this world's supervisors and inits lead to.
 fn held_by_runtimes(user: &User) -> Vec<String> {
-    let home = user.world.path("home");
     let mut held = Vec::new();
-    for entry in fs::read_dir("/proc").unwrap().flatten() {
-        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).into_owned();
-        if line.starts_with("sandbox-runtime") && line.contains(home.to_str().unwrap()) {
-            let descriptors = fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
-            held.extend(
-                descriptors.filter_map(|fd| Some(fs::read_link(fd.path()).ok()?.display().to_string())),
-            );
-        }
+    for pid in runtimes::processes(&user.world) {
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        held.extend(descriptors.filter_map(|fd| Some(fs::read_link(fd.path()).ok()?.display().to_string())));
     }
     held
 }
@@ -286,7 +281,7 @@ fn nothing_lingers_after_the_command() {
         let words = [&["run", "--keep", "--name", "lingered"], &words[2..]].concat();
         let ran = common::Ran::of(sandbox(&user, &words).output().unwrap());
         assert_eq!(ran.code, 0, "{}", ran.stderr);
-        assert_eq!(held_by_runtimes(&user), Vec::<String>::new(), "a runtime is left");
+        assert_eq!(runtimes::processes(&user.world), Vec::<i32>::new(), "a runtime is left");
         assert!(!processes_contain("linger-"), "what it started still runs");
         let size = || user.ok(&["read", "lingered", "linger-one"]).len();
         let first = size();

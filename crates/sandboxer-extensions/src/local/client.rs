@@ -199,7 +199,8 @@ impl Runtimes {
         let mut swept = Vec::new();
         for sandbox in entries.filter_map(|entry| entry.file_name().into_string().ok()) {
             let directory = self.directory(&sandbox);
-            if directory.join(CGROUPS).exists() && is_free(&directory)? {
+            let is_used = [CGROUPS, "socket"].iter().any(|name| directory.join(name).exists());
+            if is_used && is_free(&directory)? {
                 clear(&directory)?;
                 swept.push(sandbox);
             }
