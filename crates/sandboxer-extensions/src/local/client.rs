@@ -138,7 +138,12 @@ impl Runtimes {
         let said = send(&socket, &Request::Hello, &[]).and_then(|()| send(&socket, &Request::Attach, &[]));
         let asked = said.and_then(|()| hear_greeting(&socket)).and_then(|()| hear(&socket));
         match asked {
-            Ok(Reply::Ready(ready)) => Ok(Some(Attached { socket, ready: *ready })),
+            Ok(Reply::Ready(ready)) => {
+                // Everything may be standing still just now, and a command starts when that is over.
+                let patient = socket.set_read_timeout(None);
+                patient.map_err(|e| Error::io("reach the runtime in", &directory, e))?;
+                Ok(Some(Attached { socket, ready: *ready }))
+            }
             Ok(Reply::Done) => Ok(None),
             Ok(other) => Err(unexpected(&directory, &other)),
             Err(e) => Err(Error::io("hear from the runtime in", &directory, e)),

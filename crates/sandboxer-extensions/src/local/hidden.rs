@@ -256,9 +256,17 @@ pub(crate) fn real(places: &[PathBuf]) -> Vec<PathBuf> {
         if own.is_symlink() {
             real.extend(own.canonicalize());
         }
+        real.extend(led_to_from(&own));
         real.insert(own);
     }
     outermost(real.into_iter().collect())
+}
+
+/// What the links in a hidden directory lead to: keys may be kept elsewhere, and linked.
+fn led_to_from(place: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+    let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+    links.filter_map(|link| link.path().canonicalize().ok()).filter(|target| target.is_file()).collect()
 }
 
 /// A directory without links on the way, as far as it is there. Many places have the same.

@@ -207,8 +207,8 @@ impl Commands {
                 Ok(())
             }
             Order::Stop => {
-                stopping::stop_everything();
-                send(socket, &Told::Stopped, &[])
+                let still = stopping::stop_everything();
+                send(socket, &Told::Stopped { still }, &[])
             }
             Order::Continue => {
                 stopping::continue_everything();

@@ -24,8 +24,14 @@ const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// What in `/proc` speaks to the kernel instead of telling about processes. Whoever is root outside could write to it.
 const PROC_READ_ONLY: [&str; 5] = ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"];
 /// What tells of the host more than anybody inside needs to know.
-const COVERED: [&str; 9] = [
+const COVERED: [&str; 15] = [
     "/proc/kcore",
+    "/proc/kpagecgroup",
+    "/proc/kpagecount",
+    "/proc/kpageflags",
+    "/proc/pagetypeinfo",
+    "/proc/slabinfo",
+    "/proc/vmallocinfo",
     "/proc/keys",
     "/proc/timer_list",
     "/proc/acpi",
@@ -70,6 +76,8 @@ struct Sources {
     exposed: Vec<(PathBuf, Detached)>,
     proc: Detached,
     home: Option<Home>,
+    /// What is mounted in the home directory: a layer over that does not show it.
+    in_home: Vec<(PathBuf, Detached)>,
 }
 
 impl Sources {
@@ -85,6 +93,7 @@ impl Sources {
             exposed: spec.exposed.iter().map(bind).collect::<Result<_, Refusal>>()?,
             proc: new_proc()?,
             home: home_to_cover(spec).map(Home::open).transpose()?,
+            in_home: mounted_in_home(spec)?,
         })
     }
 }
@@ -94,6 +103,25 @@ fn home_to_cover(spec: &Spec) -> Option<&Path> {
     let home = spec.home.as_deref().filter(|home| *home != Path::new("/") && home.is_dir())?;
     let shown = spec.workspaces.iter().any(|workspace| home.starts_with(&workspace.at));
     (!shown).then_some(home)
+}
+
+/// Copies of the mounts below the home directory that are to be seen. What is mounted in one of them comes with it.
+fn mounted_in_home(spec: &Spec) -> Result<Vec<(PathBuf, Detached)>, Refusal> {
+    let Some(home) = home_to_cover(spec).filter(|_| spec.isolation != Isolation::Strict) else {
+        return Ok(Vec::new());
+    };
+    let mut mounts: Vec<(PathBuf, Detached)> = Vec::new();
+    for at in mount_points().refused(|| "list the mounts".to_owned())? {
+        let is_seen =
+            at.starts_with(home) && at != home && !spec.hidden.iter().any(|hidden| at.starts_with(hidden));
+        let comes_along = mounts.iter().any(|(above, _)| at.starts_with(above));
+        let is_ours = spec.workspaces.iter().any(|workspace| at.starts_with(&workspace.at));
+        if is_seen && !comes_along && !is_ours {
+            let copy = Detached::copy_of(&at)?.with(TAME | RDONLY)?;
+            mounts.push((at, copy));
+        }
+    }
+    Ok(mounts)
 }
 
 fn new_proc() -> Result<Detached, Refusal> {
@@ -115,7 +143,7 @@ pub(crate) fn build(spec: &Spec, user_marks: bool) -> Result<Root, Refusal> {
         Some(home) => Some(cover_home(home, spec, user_marks)?),
         None => None,
     };
-    for (at, mode, part) in PRIVATE.into_iter().filter(|(at, ..)| Path::new(at).is_dir() && !is_link(at)) {
+    for (at, mode, part) in private_places() {
         Detached::tmpfs(mode, &share(part, spec), MountAttrFlags::empty())?.attach(Path::new(at))?;
     }
     place_devices(sources.devices, &share(SHM_SHARE, spec))?;
@@ -123,6 +151,9 @@ pub(crate) fn build(spec: &Spec, user_marks: bool) -> Result<Root, Refusal> {
         (Some(layer), Some(home)) => Some(place_home(layer, home.path())?),
         _ => None,
     };
+    for (at, mount) in sources.in_home {
+        mount.attach(&at)?;
+    }
     // Before the workspaces: a link in one of them could lead anywhere through the host's.
     place_proc(sources.proc)?;
     let mut covered = hide(spec, sources.home.as_ref().map(Home::path))?;
@@ -145,13 +176,16 @@ fn foreign_mounts(spec: &Spec) -> Result<Vec<PathBuf>, Refusal> {
     Ok(all.into_iter().filter(ours).collect())
 }
 
-fn is_link(path: &str) -> bool {
-    fs::readlink(path, Vec::new()).is_ok()
+/// Those that are there; one that is a link is where it leads.
+fn private_places() -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+    PRIVATE.into_iter().filter(|(at, ..)| places::is_there(Path::new(at)))
 }
 
-/// The layer over home is made in a directory in memory, which has to be mounted somewhere for that; `/tmp` is covered afterwards.
+/// The layer over home is made in a directory in memory, which has to be mounted somewhere for that: where something else is mounted over it next.
 fn cover_home(home: &Home, spec: &Spec, user_marks: bool) -> Result<home::Layer, Refusal> {
-    let scratch = Path::new("/tmp");
+    let scratch = private_places().next().map(|(at, ..)| Path::new(at));
+    let scratch = scratch
+        .ok_or_else(|| Refusal::new("cover the home directory", "there is no /tmp, /var/tmp or /run"))?;
     Detached::tmpfs("0700", &share(HOME_SHARE, spec), MountAttrFlags::empty())?.attach(scratch)?;
     if spec.isolation != Isolation::Strict {
         return home.layer(scratch, &spec.hidden, user_marks);
@@ -270,7 +304,7 @@ fn enter_workspace(spec: &Spec) -> Result<(), Refusal> {
 
 fn writable(spec: &Spec, home: Option<&Path>) -> Vec<PathBuf> {
     let workspaces = spec.workspaces.iter().map(|workspace| workspace.at.clone());
-    let private = PRIVATE.iter().map(|(at, ..)| PathBuf::from(at));
+    let private = private_places().map(|(at, ..)| PathBuf::from(at));
     let devices = ["/dev", "/proc"].map(PathBuf::from);
     workspaces.chain(private).chain(devices).chain(home.map(Path::to_path_buf)).collect()
 }

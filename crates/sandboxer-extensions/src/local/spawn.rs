@@ -1,11 +1,10 @@
 //! A command is started by init: with the streams that came along, or with a terminal of the sandbox's own in their place.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
-use rustix::fs::{FileType, Mode, fstat, makedev};
+use rustix::fs::{FileType, Mode, OFlags, fstat, makedev, open};
 use rustix::io::Errno;
 use rustix::process::umask;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
@@ -39,8 +38,9 @@ pub(crate) fn spawn(exec: &Exec, streams: Vec<OwnedFd>) -> Result<Spawned, NotSp
         return Err(failed("take over its streams", &io::Error::from(io::ErrorKind::InvalidInput)));
     };
     let directory = &exec.directory;
-    if let Err(e) = File::open(directory).and_then(|dir| dir.metadata()) {
-        return Err(failed(&format!("enter {}", directory.display()), &e));
+    // Not for reading: what is there may be a pipe that nobody writes to.
+    if let Err(e) = open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+        return Err(failed(&format!("enter {}", directory.display()), &e.into()));
     }
     let terminal = exec.terminal.contains(&true).then(|| Terminal::open(exec.size)).transpose();
     let terminal = terminal.map_err(|e| failed("open a terminal", &e))?;

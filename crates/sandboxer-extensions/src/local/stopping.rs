@@ -10,14 +10,17 @@ use nix::unistd::Pid;
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Stops everything but this process, until nothing else runs.
-pub(crate) fn stop_everything() {
+/// Stops everything but this process, until nothing else runs. Says whether that is so.
+pub(crate) fn stop_everything() -> bool {
     let deadline = Instant::now() + PATIENCE;
     loop {
         // There is nobody to stop where this fails.
         let _ = kill(Pid::from_raw(-1), Signal::SIGSTOP);
-        if !something_runs() || Instant::now() > deadline {
-            return;
+        if !something_runs() {
+            return true;
+        }
+        if Instant::now() > deadline {
+            return false;
         }
         std::thread::sleep(PAUSE);
     }

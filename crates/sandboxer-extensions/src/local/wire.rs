@@ -155,7 +155,10 @@ pub(crate) enum Told {
         id: u64,
         end: End,
     },
-    Stopped,
+    /// Whether nothing runs any more.
+    Stopped {
+        still: bool,
+    },
 }
 
 /// What init has built.

@@ -27,11 +27,12 @@ const MAX_CLIENTS: usize = 256;
 const MAX_HOME_FILES: usize = 10_000;
 
 /// Somebody who is connected.
-struct Client {
-    socket: UnixStream,
+pub(super) struct Client {
+    pub(super) socket: UnixStream,
     command: Option<Command>,
-    froze: bool,
-    gone: bool,
+    /// Whether it wants everything to stand still.
+    pub(super) froze: bool,
+    pub(super) gone: bool,
 }
 
 /// The command of a client.
@@ -42,9 +43,11 @@ struct Command {
 }
 
 /// The loop's state.
-struct Serving {
-    runtime: Runtime,
-    clients: Vec<Client>,
+pub(super) struct Serving {
+    pub(super) runtime: Runtime,
+    pub(super) clients: Vec<Client>,
+    /// What init is told when everything goes on.
+    pub(super) held_back: Vec<(Order, Vec<OwnedFd>)>,
     next_id: u64,
     reserve: Reserve,
     last_look: Instant,
@@ -64,8 +67,14 @@ impl Runtime {
         send(&first, &Reply::Ready(Box::new(self.ready.clone())), &[])?;
         let reserve = Reserve::of(&self);
         let client = Client { socket: first, command: None, froze: false, gone: false };
-        let mut serving =
-            Serving { runtime: self, clients: vec![client], next_id: 0, reserve, last_look: Instant::now() };
+        let mut serving = Serving {
+            runtime: self,
+            clients: vec![client],
+            held_back: Vec::new(),
+            next_id: 0,
+            reserve,
+            last_look: Instant::now(),
+        };
         let over = serving.run();
         serving.finish(over);
         Ok(())
@@ -155,11 +164,7 @@ impl Serving {
                 return Ok(self.forget(id, None));
             }
             Told::Ended { id, end } => return Ok(self.forget(id, Some(end))),
-            Told::Stopped => {
-                for client in self.clients.iter_mut().filter(|client| client.froze) {
-                    client.gone |= send(&client.socket, &Reply::Done, &[]).is_err();
-                }
-            }
+            Told::Stopped { still } => self.hear_stopped(still),
             Told::Unmapped | Told::Ready(_) | Told::Failed(_) => {}
         }
         Ok(None)
@@ -205,7 +210,7 @@ impl Serving {
             Request::Attach | Request::Start { .. } => {
                 self.say(at, &Reply::Ready(Box::new(self.runtime.ready.clone())))
             }
-            Request::Exec(exec) => self.exec(at, exec, &along),
+            Request::Exec(exec) => self.exec(at, exec, along),
             Request::Signal(signal) => self.signal(at, signal),
             Request::Freeze => self.freeze(at),
             Request::Thaw => {
@@ -222,11 +227,11 @@ impl Serving {
         None
     }
 
-    fn say(&self, at: usize, reply: &Reply) -> io::Result<()> {
+    pub(super) fn say(&self, at: usize, reply: &Reply) -> io::Result<()> {
         send(&self.clients[at].socket, reply, &[])
     }
 
-    fn exec(&mut self, at: usize, exec: Box<Exec>, along: &[OwnedFd]) -> io::Result<()> {
+    fn exec(&mut self, at: usize, exec: Box<Exec>, along: Vec<OwnedFd>) -> io::Result<()> {
         if self.clients[at].command.is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -234,39 +239,13 @@ impl Serving {
         let timeout = exec.timeout.or(self.runtime.ready.spec.limits.timeout);
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         self.clients[at].command = Some(Command { id: self.next_id, deadline, timed_out: false });
-        let along: Vec<_> = along.iter().map(AsFd::as_fd).collect();
-        send(&self.runtime.init.socket, &Order::Spawn { id: self.next_id, exec }, &along)
+        self.order(Order::Spawn { id: self.next_id, exec }, along)
     }
 
-    fn signal(&self, at: usize, signal: i32) -> io::Result<()> {
+    fn signal(&mut self, at: usize, signal: i32) -> io::Result<()> {
         match &self.clients[at].command {
-            Some(command) => send(&self.runtime.init.socket, &Order::Signal { id: command.id, signal }, &[]),
+            Some(command) => self.order(Order::Signal { id: command.id, signal }, Vec::new()),
             None => Ok(()),
-        }
-    }
-
-    fn freeze(&mut self, at: usize) -> io::Result<()> {
-        let frozen = self.clients.iter().any(|client| client.froze);
-        self.clients[at].froze = true;
-        match &self.runtime.group {
-            _ if frozen => self.say(at, &Reply::Done),
-            group if group.can_freeze() => match group.freeze() {
-                Ok(()) => self.say(at, &Reply::Done),
-                Err(error) => self.say(at, &Reply::Refused(error.into())),
-            },
-            // Init answers when everything stands still.
-            _ => send(&self.runtime.init.socket, &Order::Stop, &[]),
-        }
-    }
-
-    fn thaw(&mut self, at: usize) {
-        self.clients[at].froze = false;
-        if self.clients.iter().any(|client| client.froze) {
-            return;
-        }
-        match &self.runtime.group {
-            group if group.can_freeze() => drop(group.thaw()),
-            _ => drop(send(&self.runtime.init.socket, &Order::Continue, &[])),
         }
     }
 
@@ -332,7 +311,7 @@ impl Serving {
     fn end_everything(&mut self) -> Report {
         let runtime = &self.runtime;
         let _ = std::fs::remove_file(runtime.directory.join("socket"));
-        if self.clients.iter().any(|client| client.froze) && runtime.group.can_freeze() {
+        if self.is_frozen() && runtime.group.can_freeze() {
             // What is frozen cannot die.
             let _ = runtime.group.thaw();
         }
@@ -357,7 +336,7 @@ impl Client {
         self.command.as_ref().and_then(|command| command.deadline).is_some_and(|deadline| deadline <= now)
     }
 
-    fn runs(&self, id: u64) -> bool {
+    pub(super) fn runs(&self, id: u64) -> bool {
         self.command.as_ref().is_some_and(|command| command.id == id)
     }
 }

@@ -7,6 +7,7 @@ mod clients;
 mod events;
 mod making;
 mod processes;
+mod quiet;
 mod sockets;
 
 use std::ffi::OsStr;

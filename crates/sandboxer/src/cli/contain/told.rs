@@ -30,6 +30,9 @@ pub fn before(ui: &Ui, ready: &Ready, strategy: Option<&str>) {
     let Spec { isolation, network: reached, limits, .. } = &ready.spec;
     let by = strategy.map(|strategy| format!(" by {strategy}")).unwrap_or_default();
     ui.note(format_args!("contained: {} isolation{by}, {}", isolation.as_str(), network(reached)));
+    if ready.confined.landlock.is_none() {
+        ui.note("this kernel has no Landlock: mounts alone keep the command from writing elsewhere");
+    }
     if *limits != Limits::default() {
         ui.note(format_args!("limits: {}", output::sentence(&ready.enforced.describe(limits))));
     }
