@@ -176,7 +176,10 @@ impl Mounts {
     fn is_used_elsewhere(&self, merged: &Path, spec: &OverlaySpec) -> Result<bool> {
         let (reached, namespace) = match (&spec.keeper, self.keeper(spec)?) {
             (None, _) if mount::is_mounted(merged)? => (merged.to_path_buf(), own_namespace()),
-            (Some(_), Some(keeper)) => (keeper.reach(merged), namespace_of(&keeper.pid().to_string())),
+            // Where nothing is mounted yet there is the filesystem below, which everybody uses.
+            (Some(_), Some(keeper)) if keeper.is_mounted(merged)? => {
+                (keeper.reach(merged), namespace_of(&keeper.pid().to_string()))
+            }
             _ => return Ok(false),
         };
         let Ok(device) = reached.metadata().map(|m| m.dev()) else { return Ok(false) };
