@@ -253,10 +253,11 @@ pub(crate) fn real(places: &[PathBuf]) -> Vec<PathBuf> {
     for place in places {
         let (Some(parent), Some(name)) = (place.parent(), place.file_name()) else { continue };
         let own = real_parent(parent, &mut known).join(name);
-        if own.is_symlink() {
-            real.extend(own.canonicalize());
+        // Most of them are not there.
+        if let Ok(kind) = own.symlink_metadata().map(|facts| facts.file_type()) {
+            real.extend(kind.is_symlink().then(|| own.canonicalize().ok()).flatten());
+            real.extend(kind.is_dir().then(|| led_to_from(&own)).into_iter().flatten());
         }
-        real.extend(led_to_from(&own));
         real.insert(own);
     }
     outermost(real.into_iter().collect())

@@ -2,6 +2,7 @@
 //!
 //! What is to be hidden is a whiteout in that layer: tools find it missing, which they know how to deal with, and may make their own.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
@@ -54,8 +55,10 @@ impl Home {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let upper = fs::open(&upper_at, flags, Mode::empty()).refused(|| "open a layer".to_owned())?;
         self.dress(&upper, Path::new("."))?;
+        let mut parents = BTreeMap::new();
         for path in hidden.iter().filter_map(|path| path.strip_prefix(&self.path).ok()) {
-            self.hide(&upper, path).refused(|| format!("hide {}", self.path.join(path).display()))?;
+            self.hide(&upper, path, &mut parents)
+                .refused(|| format!("hide {}", self.path.join(path).display()))?;
         }
         let lower = OsString::from(format!("/proc/self/fd/{}", self.dir.as_raw_fd()));
         let mut options = vec![
@@ -81,20 +84,40 @@ impl Home {
     }
 
     /// Puts a whiteout at `path`, or at the first name on the way that is not there: what comes to be there later is hidden as well.
-    fn hide(&self, upper: &OwnedFd, path: &Path) -> rustix::io::Result<()> {
+    /// Many have the same parents, of which it is remembered what they are.
+    fn hide<'a>(
+        &self,
+        upper: &OwnedFd,
+        path: &'a Path,
+        known: &mut BTreeMap<&'a Path, Option<FileType>>,
+    ) -> rustix::io::Result<()> {
         if !path.components().all(|part| matches!(part, Component::Normal(_))) {
             return Ok(());
         }
         let parents: Vec<&Path> = path.ancestors().skip(1).filter(|p| !p.as_os_str().is_empty()).collect();
         for parent in parents.into_iter().rev() {
-            match self.kind_of(parent)? {
-                Some(FileType::Directory) => self.lay(upper, parent)?,
-                // Nothing can be below it.
-                Some(_) => return Ok(()),
-                None => return white_out(upper, parent),
+            let kind = match known.get(parent) {
+                Some(kind) => *kind,
+                None => self.laid(upper, parent)?,
+            };
+            known.insert(parent, kind);
+            if kind != Some(FileType::Directory) {
+                // It is hidden itself, or nothing can be below it.
+                return Ok(());
             }
         }
         white_out(upper, path)
+    }
+
+    /// What a parent is. If it is a directory, it is laid in the layer; if it is not there, it is hidden.
+    fn laid(&self, upper: &OwnedFd, parent: &Path) -> rustix::io::Result<Option<FileType>> {
+        let kind = self.kind_of(parent)?;
+        match kind {
+            Some(FileType::Directory) => self.lay(upper, parent)?,
+            None => white_out(upper, parent)?,
+            Some(_) => {}
+        }
+        Ok(kind)
     }
 
     /// Makes a directory in the layer, like the one that it covers.
