@@ -83,7 +83,7 @@ fn a_session_in_a_window_is_like_any_other() {
     for user in everybody() {
         let Some(tmux) = Tmux::start(&user) else { return };
         user.ok(&["create", "--name", "win"]);
-        tmux.type_line("$S shell win");
+        tmux.type_line("$S shell win; echo ba$((1+1))ck");
         tmux.type_line("echo in$((1+1))side $(tty)");
         tmux.see("in2side /dev/pts/0");
         tmux.type_line("stty size");
@@ -100,6 +100,8 @@ fn a_session_in_a_window_is_like_any_other() {
         tmux.tell(&["send-keys", "C-c"]);
         tmux.type_line("echo still$((1+1))here; exit");
         tmux.see("still2here");
+        // What is typed before is the sandbox's, and gone with it.
+        tmux.see("ba2ck");
         tmux.type_line("stty -a | tr ' ' '\\n' | grep -x -e echo -e icanon | tr '\\n' '+'");
         tmux.see("icanon+echo+");
         assert_eq!(user.diff("win"), ["A typed"]);
