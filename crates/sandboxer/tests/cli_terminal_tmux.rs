@@ -83,23 +83,25 @@ fn a_session_in_a_window_is_like_any_other() {
     for user in everybody() {
         let Some(tmux) = Tmux::start(&user) else { return };
         user.ok(&["create", "--name", "win"]);
-        tmux.type_line("$S shell win");
+        tmux.type_line("$S shell win; echo ba$((1+1))ck");
         tmux.type_line("echo in$((1+1))side $(tty)");
         tmux.see("in2side /dev/pts/0");
         tmux.type_line("stty size");
         tmux.see("30 90");
         tmux.tell(&["resize-window", "-x", "70", "-y", "20"]);
-        tmux.type_line("clear; stty size");
-        tmux.see("20 70");
+        // The size comes with a signal, which may take its time.
+        tmux.type_line("until [ \"$(stty size)\" = '20 70' ]; do sleep 0.05; done; echo re$((1+1))sized");
+        tmux.see("re2sized");
         tmux.type_line("cat > typed");
         tmux.type_line("a line");
         tmux.tell(&["send-keys", "C-d"]);
-        tmux.type_line("sleep 500");
-        tmux.see("sleep 500");
-        std::thread::sleep(Duration::from_millis(300));
+        tmux.type_line("sh -c 'echo wait$((1+1))ing; exec sleep 500'");
+        tmux.see("wait2ing");
         tmux.tell(&["send-keys", "C-c"]);
         tmux.type_line("echo still$((1+1))here; exit");
         tmux.see("still2here");
+        // What is typed before is the sandbox's, and gone with it.
+        tmux.see("ba2ck");
         tmux.type_line("stty -a | tr ' ' '\\n' | grep -x -e echo -e icanon | tr '\\n' '+'");
         tmux.see("icanon+echo+");
         assert_eq!(user.diff("win"), ["A typed"]);
