@@ -5,11 +5,11 @@
 #[allow(dead_code)]
 mod support;
 
-use std::io::Read;
+use std::io::{Read, Write};
 
 use support::{serve, start, wait_until};
 
-/// The threads of this process that a proxy has started.
+/// How many threads of this process a proxy has started.
 fn threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
@@ -20,7 +20,7 @@ fn threads() -> usize {
 fn clients_that_vanish_leave_no_thread() {
     let server = serve(|mut stream| {
         let piece = vec![0; 1 << 16];
-        while std::io::Write::write_all(&mut stream, &piece).is_ok() {}
+        while stream.write_all(&piece).is_ok() {}
     });
     let proxy = start(&[&server.to_string()]);
     let mut streams: Vec<_> = (0..20).map(|_| proxy.tunnel(server)).collect();

@@ -5,6 +5,7 @@ use std::net::Shutdown;
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandboxer_extensions::local::network::Bounds;
 
 use crate::support::{echo, rest, start, start_within};
@@ -69,8 +70,15 @@ fn a_head_without_end_is_refused() {
     assert_eq!(&answer, b"HTTP/1.1 431");
 }
 
+/// Clients, proxy and server are one process here, and need more descriptors than many systems start with.
+fn raise_the_limit_of_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+}
+
 #[test]
 fn three_hundred_clients_at_once_are_all_served() {
+    raise_the_limit_of_descriptors();
     let server = echo();
     let proxy = start(&[&server.to_string()]);
     thread::scope(|scope| {

@@ -92,7 +92,7 @@ fn a_reset_is_no_end_that_could_be_taken_for_the_real_one() {
 
 #[test]
 fn what_a_server_has_sent_arrives_although_somebody_still_talks_to_it() {
-    const ALL: usize = 2 << 20;
+    const ALL: usize = 1 << 19;
     let (tell, told) = mpsc::channel();
     let server = serve(move |mut stream| {
         stream.write_all(&pattern(ALL, 9)).unwrap();

@@ -33,7 +33,8 @@ impl Default for Bounds {
     }
 }
 
-/// A proxy that runs until it is dropped. Whoever holds one must ignore `SIGPIPE`, as every Rust program does unless told otherwise.
+/// A proxy that runs until it is dropped. Whoever holds one must ignore `SIGPIPE`, as every Rust program does unless told otherwise, and does
+/// well to raise its limit of descriptors: a connection takes two, and four more while it is busy in both directions.
 #[must_use]
 pub struct Proxy {
     shared: Arc<Shared>,

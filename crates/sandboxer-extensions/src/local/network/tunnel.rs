@@ -139,3 +139,47 @@ impl Tunnel<'_> {
             || flow.wants_to_write() && to.intersects(PollFlags::OUT | failed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Shutdown, TcpListener};
+    use std::thread;
+
+    use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
+    use rustix::time::{ClockId, clock_gettime};
+
+    use super::*;
+
+    /// Two sockets that are connected; the first is the tunnel's.
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let here = listener.accept().unwrap().0;
+        here.set_nonblocking(true).unwrap();
+        (here, there)
+    }
+
+    #[test]
+    fn a_side_that_is_gone_is_not_asked_again_and_again() {
+        const ALL: usize = 350_000;
+        let ((client, mut reader), (upstream, mut server)) = (pair(), pair());
+        set_socket_send_buffer_size(&client, 16_384).unwrap();
+        set_socket_recv_buffer_size(&reader, 32_768).unwrap();
+        set_socket_recv_buffer_size(&upstream, 200_000).unwrap();
+        let relaying = thread::spawn(move || {
+            run(client, upstream, Vec::new(), &Bell::new().unwrap()).unwrap();
+            clock_gettime(ClockId::ThreadCPUTime)
+        });
+        // Both have said that they are done, and the reader has not read yet.
+        reader.shutdown(Shutdown::Write).unwrap();
+        server.write_all(&vec![b'x'; ALL]).unwrap();
+        server.shutdown(Shutdown::Write).unwrap();
+        thread::sleep(Duration::from_millis(500));
+        let mut received = Vec::new();
+        reader.read_to_end(&mut received).unwrap();
+        assert_eq!(received.len(), ALL);
+        let used = Duration::try_from(relaying.join().unwrap()).unwrap();
+        assert!(used < Duration::from_millis(200), "{used:?} of work for nothing");
+    }
+}
