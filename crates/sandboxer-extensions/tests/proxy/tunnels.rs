@@ -131,6 +131,23 @@ fn a_client_that_vanishes_takes_its_connection_along() {
 }
 
 #[test]
+fn a_client_that_has_closed_everything_ends_a_stream_without_end() {
+    let (tell, told) = mpsc::channel();
+    let server = serve(move |mut stream| {
+        // To the server it looks as if only one half was closed, until it sends something.
+        assert_eq!(rest(&mut stream), "go");
+        while stream.write_all(&[0; 1 << 16]).is_ok() {}
+        tell.send(()).unwrap();
+    });
+    let proxy = start(&[&server.to_string()]);
+    let mut stream = proxy.tunnel(server);
+    stream.write_all(b"go").unwrap();
+    drop(stream);
+    told.recv_timeout(Duration::from_secs(30)).unwrap();
+    proxy.wait_until_empty();
+}
+
+#[test]
 fn a_tunnel_rests_and_goes_on() {
     let server = echo();
     let proxy = start(&[&server.to_string()]);

@@ -79,8 +79,8 @@ impl Flow {
         self.stage == Stage::Done
     }
 
-    /// The other direction is complete. Its last bytes may still be on their way, and must not be lost because somebody talks to a host
-    /// that has left: from now on, that is talked into the wind.
+    /// The other direction is complete. Its last bytes may still be on their way, and must not be lost because the client still talks to a
+    /// server that has left: from now on, it talks into the wind.
     pub(super) fn allow_loss(&mut self) {
         self.lossy = true;
     }

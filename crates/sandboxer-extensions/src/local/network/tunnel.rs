@@ -16,9 +16,14 @@ const REST: Duration = Duration::from_secs(1);
 /// How long the rest of what a side has sent may take when that side is gone.
 const GRACE: Duration = Duration::from_secs(30);
 
+/// From the client, and back to it.
+const OUT: usize = 0;
+const BACK: usize = 1;
+
 struct Tunnel<'a> {
+    /// The client and the server.
     sides: [TcpStream; 2],
-    /// From the first side to the second, and back.
+    /// Each from the side of the same number to the other.
     flows: [Flow; 2],
     /// Sides that are gone. They have nothing new to say, and would say that again and again.
     gone: [bool; 2],
@@ -66,8 +71,8 @@ impl Tunnel<'_> {
 
     fn step(&mut self, flow: usize) -> io::Result<Pause> {
         let pause = self.flows[flow].step(&self.sides[flow], &self.sides[1 - flow])?;
-        if self.flows[flow].is_done() {
-            self.flows[1 - flow].allow_loss();
+        if self.flows[BACK].is_done() {
+            self.flows[OUT].allow_loss();
         }
         Ok(pause)
     }
@@ -77,14 +82,14 @@ impl Tunnel<'_> {
         loop {
             match self.look()? {
                 Some(said) => {
-                    let ready = [self.is_ready(0, said[0], said[1]), self.is_ready(1, said[1], said[0])];
+                    let ready = [self.is_ready(OUT, said), self.is_ready(BACK, said)];
                     self.note(said);
                     if ready != [false; 2] {
                         return Ok(Some(ready));
                     }
                 }
                 // Closing without a reset leaves the rest of what is complete to the kernel.
-                None if self.failed && self.flows.iter().any(Flow::is_done) => return Ok(None),
+                None if self.failed && self.flows[BACK].is_done() => return Ok(None),
                 None if self.failed => return Err(io::ErrorKind::TimedOut.into()),
                 None => self.flows.iter_mut().for_each(Flow::rest),
             }
@@ -132,9 +137,9 @@ impl Tunnel<'_> {
     }
 
     /// Whether a direction can go on, by what its two sides said.
-    fn is_ready(&self, flow: usize, from: PollFlags, to: PollFlags) -> bool {
+    fn is_ready(&self, flow: usize, said: [PollFlags; 2]) -> bool {
         let failed = PollFlags::ERR | PollFlags::HUP;
-        let flow = &self.flows[flow];
+        let (from, to, flow) = (said[flow], said[1 - flow], &self.flows[flow]);
         flow.wants_to_read() && from.intersects(PollFlags::IN | failed)
             || flow.wants_to_write() && to.intersects(PollFlags::OUT | failed)
     }
