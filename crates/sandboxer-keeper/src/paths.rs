@@ -47,6 +47,22 @@ pub mod one {
     }
 }
 
+/// `#[serde(with)]` of one that may be missing.
+pub mod maybe {
+    use super::{Encoded, PathBuf};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    /// Writes it.
+    pub fn serialize<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+        path.as_deref().map(Encoded::from).serialize(to)
+    }
+
+    /// Reads it.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+        Ok(Option::<Encoded>::deserialize(from)?.map(PathBuf::from))
+    }
+}
+
 /// `#[serde(with)]` of several.
 pub mod list {
     use super::{Encoded, PathBuf};

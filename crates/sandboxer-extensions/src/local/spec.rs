@@ -62,6 +62,7 @@ pub struct Spec {
     /// What strategies need to show besides, read-only.
     pub exposed: Vec<Bind>,
     /// The user's home directory, to be covered by a layer that is thrown away.
+    #[serde(with = "paths::maybe")]
     pub home: Option<PathBuf>,
     /// What is not to be seen.
     #[serde(with = "paths::list")]
@@ -73,4 +74,35 @@ pub struct Spec {
     pub disk_reserve: u64,
     /// The process that keeps the workspaces' mounts, if one does.
     pub keeper: Option<u32>,
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+
+    #[test]
+    fn every_spec_survives_the_way_to_the_supervisor() {
+        let odd = PathBuf::from(OsString::from_vec(b"/bad\xff\n".to_vec()));
+        let bind = Bind { from: odd.clone(), at: "/plain".into() };
+        let spec = Spec {
+            sandbox: "sbx_1".into(),
+            network: Network::Allow(vec!["a.example:443".into()]),
+            limits: Limits { memory: Some(1 << 30), cpus: Some(1.5), ..Limits::default() },
+            workspaces: vec![bind.clone()],
+            exposed: vec![bind],
+            home: Some(odd.clone()),
+            hidden: vec![odd.clone()],
+            state: vec![odd],
+            ..Spec::default()
+        };
+        let json = serde_json::to_string(&spec).unwrap();
+        assert_eq!(serde_json::from_str::<Spec>(&json).unwrap(), spec);
+        let homeless = Spec::default();
+        let json = serde_json::to_string(&homeless).unwrap();
+        assert_eq!(serde_json::from_str::<Spec>(&json).unwrap(), homeless);
+    }
 }

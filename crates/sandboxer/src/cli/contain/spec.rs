@@ -1,5 +1,7 @@
 //! What the runtime of a sandbox is to be: where its workspaces are, and what is not to be seen.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use sandboxer_core::config::RunSettings;
@@ -57,8 +59,9 @@ pub fn shown_in_vain(run: &RunSettings) -> Vec<PathBuf> {
 
 /// Where sandboxes are kept: the state directory and the scratch directories on other filesystems.
 fn state_places(state: &Path) -> Vec<PathBuf> {
-    let listed = std::fs::read_to_string(state.join("scratch-roots")).unwrap_or_default();
-    let roots = listed.lines().filter(|line| !line.is_empty()).map(PathBuf::from);
+    let listed = std::fs::read(state.join("scratch-roots")).unwrap_or_default();
+    let lines = listed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let roots = lines.map(|line| PathBuf::from(OsStr::from_bytes(line)));
     let all = std::iter::once(state.to_path_buf()).chain(roots);
     all.filter_map(|place| place.canonicalize().ok()).collect()
 }
