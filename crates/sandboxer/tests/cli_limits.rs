@@ -220,3 +220,26 @@ fn strict_takes_no_second_best() {
         }
     }
 }
+
+#[test]
+fn a_command_that_fills_the_disk_is_ended_while_something_is_left() {
+    let disk = match sandboxer_testkit::mounts::Mounted::tmpfs(64 << 20) {
+        Ok(disk) => disk,
+        Err(why) => return sandboxer_testkit::skip(&why),
+    };
+    let project = disk.path().join("project");
+    std::fs::create_dir(&project).unwrap();
+    let world = common::World::new();
+    let sandbox = |arguments: &[&str]| {
+        let mut command = world.command(arguments);
+        command.env("SANDBOXER_HOME", disk.path().join("state")).env("SANDBOXER_DISK_RESERVE", "20M");
+        Ran::of(command.current_dir(&project).output().unwrap())
+    };
+    let script = "head -c 60000000 /dev/zero > fill; sleep 3600";
+    let ran = sandbox(&["run", "--name", "full", "--", "sh", "-c", script]);
+    assert_eq!(ran.code, 137, "{}", ran.stderr);
+    assert!(ran.stderr.contains("the disk is nearly full"), "{}", ran.stderr);
+    assert!(sandbox(&["diff", "full"]).stdout.contains("A fill"), "the sandbox remains");
+    assert_eq!(sandbox(&["destroy", "full", "--discard"]).code, 0);
+    assert!(!project.join("fill").exists());
+}

@@ -1,5 +1,7 @@
 //! What is told about a runtime: what holds it, what runs in it, what it used and what it was refused.
 
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -68,19 +70,26 @@ impl Report {
 /// A list that may be long: how many there are, and the first of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
-    /// How many.
+    /// How many, as far as they are counted.
     pub count: usize,
     /// The first of them.
     pub first: Vec<String>,
+    /// Those that were told, in short: each counts once.
+    #[serde(skip)]
+    known: HashSet<u64>,
 }
 
 impl Told {
     /// How many are named.
     const NAMED: usize = 100;
+    /// How many are counted: somebody inside may go on all day.
+    const COUNTED: usize = 10_000;
 
     /// One more. Says whether it is new.
     pub(crate) fn add(&mut self, name: String) -> bool {
-        if self.first.contains(&name) {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        if self.count >= Self::COUNTED || !self.known.insert(hasher.finish()) {
             return false;
         }
         self.count += 1;
@@ -108,4 +117,21 @@ pub struct Process {
     pub cpu: Duration,
     /// Its arguments, or its name where it has none.
     pub command: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_told_once_and_the_list_ends() {
+        let mut told = Told::default();
+        assert!(told.add("a".into()) && !told.add("a".into()));
+        for number in 0..2 * Told::COUNTED {
+            told.add(number.to_string());
+            told.add(number.to_string());
+        }
+        assert_eq!((told.count, told.first.len()), (Told::COUNTED, Told::NAMED));
+        assert_eq!(told.first[..2], ["a", "0"]);
+    }
 }

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     fn told(names: &[&str], count: usize) -> Told {
-        Told { count, first: names.iter().map(|name| (*name).to_owned()).collect() }
+        serde_json::from_value(serde_json::json!({"count": count, "first": names})).unwrap()
     }
 
     fn ended(end: End, report: Report) -> Ended {
