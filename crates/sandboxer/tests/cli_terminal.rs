@@ -58,8 +58,11 @@ fn sizes_and_their_changes_arrive() {
     for user in everybody() {
         let code = "
 import os, signal
-signal.signal(signal.SIGWINCH, lambda *_: print('size', *os.get_terminal_size(), flush=True))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])
 print('ready', flush=True)
+for change in range(2):
+    signal.sigwait([signal.SIGWINCH])
+    print('size', *os.get_terminal_size(), flush=True)
 input()
 print('last', *os.get_terminal_size())";
         let mut terminal = on_terminal(&user, &["run", "--discard", "--", PYTHON, "-c", code]);
