@@ -256,3 +256,36 @@ fn the_state_can_be_anywhere() {
         }
     }
 }
+
+/// A filesystem that is mounted for as long as this lives.
+struct Volume(std::path::PathBuf);
+
+impl Volume {
+    fn mount(at: std::path::PathBuf) -> Option<Self> {
+        std::fs::create_dir_all(&at).unwrap();
+        let mounted = std::process::Command::new("mount").args(["-t", "tmpfs", "volume"]).arg(&at).status();
+        mounted.is_ok_and(|status| status.success()).then_some(Self(at))
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn what_is_mounted_in_the_home_directory_is_seen_without_its_credentials() {
+    let Some(user) = User::root() else { return };
+    let Some(volume) = Volume::mount(user.world.path("user/.config")) else {
+        return sandboxer_testkit::skip("nothing can be mounted here");
+    };
+    std::fs::create_dir(volume.0.join("gh")).unwrap();
+    std::fs::write(volume.0.join("gh/hosts.yml"), "oauth_token: CANARY\n").unwrap();
+    std::fs::write(volume.0.join("tool.conf"), "setting\n").unwrap();
+    let script =
+        "cat ~/.config/tool.conf; ls -A ~/.config/gh; cat ~/.config/gh/hosts.yml; touch ~/.config/new; true";
+    let ran = contained::shell(&user, &[], script);
+    assert_eq!(ran.stdout, "setting\n", "{}", ran.stderr);
+    assert!(!ran.stderr.contains("CANARY") && !volume.0.join("new").exists(), "{}", ran.stderr);
+}

@@ -151,12 +151,13 @@ pub(crate) fn build(spec: &Spec, user_marks: bool) -> Result<Root, Refusal> {
         (Some(layer), Some(home)) => Some(place_home(layer, home.path())?),
         _ => None,
     };
+    let shown: Vec<PathBuf> = sources.in_home.iter().map(|(at, _)| at.clone()).collect();
     for (at, mount) in sources.in_home {
         mount.attach(&at)?;
     }
     // Before the workspaces: a link in one of them could lead anywhere through the host's.
     place_proc(sources.proc)?;
-    let mut covered = hide(spec, sources.home.as_ref().map(Home::path))?;
+    let mut covered = hide(spec, sources.home.as_ref().map(Home::path), &shown)?;
     place(sources.workspaces, TAME)?;
     covered.extend(cover_inside_workspaces(spec)?);
     check_exposed(spec, &covered)?;
@@ -227,10 +228,11 @@ fn place_devices(devices: Vec<(&'static str, Detached)>, shm: &str) -> Result<()
     seal(dev)
 }
 
-/// Covers what is to be hidden and is neither in the home layer, where it is missing, nor in a workspace. Says which directories:
-/// mount points may still have to be made in them.
-fn hide(spec: &Spec, home: Option<&Path>) -> Result<Vec<PathBuf>, Refusal> {
-    let layered = |path: &Path| home.is_some_and(|home| path.starts_with(home) && path != home);
+/// Covers what is to be hidden and is neither in the home layer, where it is missing, nor in a workspace. What is `shown` over the
+/// layer shows again what is missing in that. Says which directories were covered: mount points may still have to be made in them.
+fn hide(spec: &Spec, home: Option<&Path>, shown: &[PathBuf]) -> Result<Vec<PathBuf>, Refusal> {
+    let in_home = |path: &Path| home.is_some_and(|home| path.starts_with(home) && path != home);
+    let layered = |path: &Path| in_home(path) && !shown.iter().any(|shown| path.starts_with(shown));
     let mut covered = Vec::new();
     for path in spec.hidden.iter().filter(|path| !layered(path) && workspace_of(path, spec).is_none()) {
         covered.extend(cover(path, Path::new(NOTHING))?.then(|| path.clone()));
