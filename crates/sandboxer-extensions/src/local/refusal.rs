@@ -16,8 +16,8 @@ pub struct Refusal {
 
 impl Refusal {
     /// A refusal in words.
-    pub fn new(step: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { step: step.into(), reason: reason.into() }
+    pub fn new(step: impl Into<String>, reason: impl fmt::Display) -> Self {
+        Self { step: step.into(), reason: reason.to_string() }
     }
 }
 
@@ -28,12 +28,6 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
-
-impl From<super::confine::Step> for Refusal {
-    fn from(step: super::confine::Step) -> Self {
-        Self::new(step.step, step.why)
-    }
-}
 
 impl From<sandboxer_core::Error> for Refusal {
     fn from(error: sandboxer_core::Error) -> Self {

@@ -133,7 +133,7 @@ fn a_path_that_is_not_there_is_named() {
         become_init();
         let step = restrict(&[world.path("nowhere")], Standard, false).unwrap_err();
         assert!(step.to_string().contains(world.path("nowhere").to_str().unwrap()), "{step}");
-        assert!(step.why.contains("os error 2") || step.why.contains("No such file"), "{step}");
+        assert!(step.reason.contains("os error 2") || step.reason.contains("No such file"), "{step}");
     });
 }
 
@@ -146,7 +146,7 @@ fn abstract_sockets_outside_are_out_of_reach() {
         let code = forked(|| {
             become_init();
             match restrict(&[world.path("in")], Strict, true) {
-                Err(step) if step.why.contains("abstract") => return 77,
+                Err(step) if step.reason.contains("abstract") => return 77,
                 status => assert!(status.unwrap().is_scoped()),
             }
             let error = UnixStream::connect_addr(&name("outside")).unwrap_err();

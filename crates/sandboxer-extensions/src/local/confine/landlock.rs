@@ -9,7 +9,7 @@ use ::landlock::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::Step;
+use super::Refusal;
 use crate::local::Isolation;
 
 /// The newest that this module was written for. What the kernel does not have of it is left out.
@@ -45,13 +45,13 @@ pub fn restrict(
     writable: &[PathBuf],
     isolation: Isolation,
     network_is_host: bool,
-) -> Result<LandlockStatus, Step> {
-    let created = ruleset().map_err(|e| Step::new("make a Landlock ruleset", e))?;
+) -> Result<LandlockStatus, Refusal> {
+    let created = ruleset().map_err(|e| Refusal::new("make a Landlock ruleset", e))?;
     let ruled = with_rules(created, writable)?;
-    let status = ruled.restrict_self().map_err(|e| Step::new("restrict itself by Landlock", e))?;
+    let status = ruled.restrict_self().map_err(|e| Refusal::new("restrict itself by Landlock", e))?;
     let status = in_force(&status);
     match lacking(&status, network_is_host) {
-        Some(why) if isolation == Isolation::Strict => Err(Step::new("restrict itself by Landlock", why)),
+        Some(why) if isolation == Isolation::Strict => Err(Refusal::new("restrict itself by Landlock", why)),
         _ => Ok(status),
     }
 }
@@ -68,7 +68,7 @@ fn ruleset() -> Result<RulesetCreated, RulesetError> {
         .create()
 }
 
-fn with_rules(created: RulesetCreated, writable: &[PathBuf]) -> Result<RulesetCreated, Step> {
+fn with_rules(created: RulesetCreated, writable: &[PathBuf]) -> Result<RulesetCreated, Refusal> {
     let devices = AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
     let mut ruled = with_rule(created, Path::new("/"), AccessFs::from_read(NEWEST))?;
     ruled = with_rule(ruled, Path::new("/dev"), devices)?;
@@ -76,8 +76,12 @@ fn with_rules(created: RulesetCreated, writable: &[PathBuf]) -> Result<RulesetCr
     writable.iter().try_fold(ruled, |ruled, path| with_rule(ruled, path, AccessFs::from_all(NEWEST)))
 }
 
-fn with_rule(ruled: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, Step> {
-    let failed = |why: String| Step::new(format!("let Landlock allow {}", path.display()), why);
+fn with_rule(
+    ruled: RulesetCreated,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, Refusal> {
+    let failed = |why: String| Refusal::new(format!("let Landlock allow {}", path.display()), why);
     let handle = PathFd::new(path).map_err(|e| failed(e.to_string()))?;
     // The kernel does not take rights of directories for a file.
     let access = if path.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };

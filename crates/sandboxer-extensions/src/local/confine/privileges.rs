@@ -12,11 +12,11 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits, set_no_new_privs,
 };
 
-use super::Step;
+use super::Refusal;
 
 /// Gives up every privilege of this process, and looks afterwards whether all are gone. The process must have one thread, and
 /// `CAP_SETPCAP` in its user namespace, or the bounding set cannot be emptied.
-pub fn drop_all() -> Result<(), Step> {
+pub fn drop_all() -> Result<(), Refusal> {
     done("be unreadable to others", set_dumpable_behavior(DumpableBehavior::NotDumpable))?;
     done("set no_new_privs", set_no_new_privs(true))?;
     done("refuse core dumps", setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }))?;
@@ -29,10 +29,10 @@ pub fn drop_all() -> Result<(), Step> {
     verify()
 }
 
-fn done(step: &str, result: Result<(), Errno>) -> Result<(), Step> {
+fn done(step: &str, result: Result<(), Errno>) -> Result<(), Refusal> {
     result.map_err(|errno| match errno {
-        Errno::PERM => Step::new(step, format!("{errno} (CAP_SETPCAP in the user namespace is needed)")),
-        errno => Step::new(step, errno),
+        Errno::PERM => Refusal::new(step, format!("{errno} (CAP_SETPCAP in the user namespace is needed)")),
+        errno => Refusal::new(step, errno),
     })
 }
 
@@ -63,13 +63,13 @@ fn empty_bounding_set() -> Result<(), Errno> {
     Ok(())
 }
 
-fn verify() -> Result<(), Step> {
+fn verify() -> Result<(), Refusal> {
     let step = "see that all privileges are gone";
     let status = fs::read_to_string("/proc/self/status")
-        .map_err(|e| Step::new(step, format!("/proc/self/status: {e}")))?;
+        .map_err(|e| Refusal::new(step, format!("/proc/self/status: {e}")))?;
     match remaining(&status) {
         None => Ok(()),
-        Some(line) => Err(Step::new(step, format!("/proc/self/status says `{line}`"))),
+        Some(line) => Err(Refusal::new(step, format!("/proc/self/status says `{line}`"))),
     }
 }
 

@@ -15,7 +15,7 @@ use ::seccompiler::{BpfProgram, apply_filter};
 use nix::libc::{EAFNOSUPPORT, ENOSYS, EPERM, SECCOMP_RET_ERRNO, c_long};
 
 pub(super) use self::assemble::{Rule, Test, program};
-use super::Step;
+use super::Refusal;
 use crate::local::Isolation;
 
 /// A call, and what has to be true of it.
@@ -28,8 +28,9 @@ pub struct Filter {
 }
 
 /// Compiles what is refused under `isolation`. This touches nothing, so it can be done before there is an init.
-pub fn filter(isolation: Isolation) -> Result<Filter, Step> {
-    let program = program(&rules(isolation)).map_err(|e| Step::new("compile the system call filter", e))?;
+pub fn filter(isolation: Isolation) -> Result<Filter, Refusal> {
+    let program =
+        program(&rules(isolation)).map_err(|e| Refusal::new("compile the system call filter", e))?;
     Ok(Filter { program })
 }
 
@@ -48,7 +49,7 @@ fn answered(cases: impl Iterator<Item = Case>, errno: i32) -> impl Iterator<Item
 
 impl Filter {
     /// Installs it in this process, which must have one thread, for good.
-    pub fn install(&self) -> Result<(), Step> {
-        apply_filter(&self.program).map_err(|e| Step::new("install the system call filter", e))
+    pub fn install(&self) -> Result<(), Refusal> {
+        apply_filter(&self.program).map_err(|e| Refusal::new("install the system call filter", e))
     }
 }

@@ -21,7 +21,7 @@ use nix::errno::Errno;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use self::judge::Judge;
-use super::{Step, seccomp};
+use super::{Refusal, seccomp};
 
 /// A write outside that was tried. Each path is told once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,10 +32,10 @@ pub struct Refused {
 
 /// Installs the watching filter in this process, which must have one thread, for good. The descriptor is for [`Watcher::start`] in
 /// another process; until that runs, this one waits at whatever it opens to write.
-pub fn install() -> Result<OwnedFd, Step> {
+pub fn install() -> Result<OwnedFd, Refusal> {
     let program =
-        seccomp::program(&calls::rules()).map_err(|e| Step::new("compile the filter that watches", e))?;
-    notify::install(&program).map_err(|errno| Step::new("install the filter that watches", errno))
+        seccomp::program(&calls::rules()).map_err(|e| Refusal::new("compile the filter that watches", e))?;
+    notify::install(&program).map_err(|errno| Refusal::new("install the filter that watches", errno))
 }
 
 /// A thread that watches until this is dropped, or nobody is left to be watched.
