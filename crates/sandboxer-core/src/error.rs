@@ -131,6 +131,16 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
+    /// A plugin cannot be started, died, hung, or broke the protocol; or failed by its own account.
+    #[error("plugin {plugin}: {reason}")]
+    Plugin {
+        /// The strategy's registered name.
+        plugin: String,
+        /// In which call, and how.
+        reason: String,
+        /// What it wrote to its standard error.
+        log: Option<PathBuf>,
+    },
     /// Another process holds the lock for longer than we wait.
     #[error("{} is in use by another process{}", path.display(), holder.as_deref().map(|h| format!(" ({h})")).unwrap_or_default())]
     Busy {
@@ -275,6 +285,10 @@ mod tests {
             (
                 Error::Unavailable { strategy: strategy(), path: path(), reason: reason() },
                 "isolation by overlay is not available for /p: why",
+            ),
+            (
+                Error::Plugin { plugin: "bucket".into(), reason: reason(), log: None },
+                "plugin bucket: why",
             ),
             (Error::Cancelled, "interrupted; nothing was changed"),
         ];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde_json::Value;
 
@@ -58,10 +58,68 @@ pub struct StrategyEntry {
     pub factory: StrategyFactory,
 }
 
+/// A strategy that the configuration promises. Nothing of it is started before somebody asks for it by name; then it is
+/// verified, and registered if it is what it says.
+#[derive(Clone)]
+pub struct Declaration {
+    /// The name it goes by.
+    pub name: String,
+    /// Where it comes from: the configuration entry's module and class.
+    pub origin: String,
+    /// The resource types that the configuration limits it to; empty where the strategy itself decides.
+    pub resource_types: Vec<String>,
+    /// Starts it and looks whether it is a strategy.
+    pub verify: Arc<dyn Fn() -> Result<StrategyEntry> + Send + Sync>,
+}
+
+/// What goes by a name.
+enum Slot {
+    Registered(StrategyEntry),
+    Declared(Pending),
+}
+
+/// A declared strategy, and its entry once it has been asked for.
+struct Pending {
+    declaration: Declaration,
+    verified: OnceLock<StrategyEntry>,
+    verifying: Mutex<()>,
+}
+
+impl Pending {
+    /// The entry; verified now where nobody has asked for it before. A failure is not remembered: it may be mended.
+    fn entry(&self) -> Result<&StrategyEntry> {
+        if let Some(entry) = self.verified.get() {
+            return Ok(entry);
+        }
+        let _one_at_a_time = self.verifying.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = self.verified.get() {
+            return Ok(entry);
+        }
+        let entry = (self.declaration.verify)()?;
+        Ok(self.verified.get_or_init(|| entry))
+    }
+}
+
+impl Slot {
+    fn registered(&self) -> Option<&StrategyEntry> {
+        match self {
+            Self::Registered(entry) => Some(entry),
+            Self::Declared(pending) => pending.verified.get(),
+        }
+    }
+
+    fn declared(&self) -> Option<&Declaration> {
+        match self {
+            Self::Declared(pending) if pending.verified.get().is_none() => Some(&pending.declaration),
+            _ => None,
+        }
+    }
+}
+
 /// Holds every strategy; the factory and the manager reach them through it and no other way.
 #[derive(Default)]
 pub struct StrategyRegistry {
-    entries: BTreeMap<String, StrategyEntry>,
+    slots: BTreeMap<String, Slot>,
 }
 
 impl StrategyRegistry {
@@ -72,10 +130,22 @@ impl StrategyRegistry {
 
     /// Adds a strategy; a name that is taken is refused.
     pub fn register(&mut self, entry: StrategyEntry) -> Result<()> {
-        if self.entries.contains_key(&entry.name) {
-            return Err(Error::usage(format!("strategy {:?} is registered already", entry.name)));
+        let name = entry.name.clone();
+        self.add(name, Slot::Registered(entry))
+    }
+
+    /// Adds a strategy that is verified when it is first asked for; a name that is taken is refused.
+    pub fn declare(&mut self, declaration: Declaration) -> Result<()> {
+        let name = declaration.name.clone();
+        let (verified, verifying) = (OnceLock::new(), Mutex::default());
+        self.add(name, Slot::Declared(Pending { declaration, verified, verifying }))
+    }
+
+    fn add(&mut self, name: String, slot: Slot) -> Result<()> {
+        if self.slots.contains_key(&name) {
+            return Err(Error::usage(format!("strategy {name:?} is registered already")));
         }
-        self.entries.insert(entry.name.clone(), entry);
+        self.slots.insert(name, slot);
         Ok(())
     }
 
@@ -88,13 +158,17 @@ impl StrategyRegistry {
         self.register(entry)
     }
 
-    /// The entry of that name.
+    /// The entry of that name. One that is only declared is started and verified first.
     pub fn get(&self, name: &str) -> Result<&StrategyEntry> {
-        self.entries.get(name).ok_or_else(|| Error::NotFound {
-            what: "strategy",
-            name: name.to_owned(),
-            similar: crate::resolve::nearest(name, self.entries.keys()),
-        })
+        match self.slots.get(name) {
+            Some(Slot::Registered(entry)) => Ok(entry),
+            Some(Slot::Declared(pending)) => pending.entry(),
+            None => Err(Error::NotFound {
+                what: "strategy",
+                name: name.to_owned(),
+                similar: crate::resolve::nearest(name, self.slots.keys()),
+            }),
+        }
     }
 
     /// Makes the strategy of that name.
@@ -103,9 +177,14 @@ impl StrategyRegistry {
         (entry.factory)(&entry.name, &entry.options, context)
     }
 
-    /// All entries by name.
+    /// All registered entries by name. What is only declared is not among them: see [`Self::declared`].
     pub fn entries(&self) -> impl Iterator<Item = &StrategyEntry> {
-        self.entries.values()
+        self.slots.values().filter_map(Slot::registered)
+    }
+
+    /// What is declared and has not been asked for yet, by name.
+    pub fn declared(&self) -> impl Iterator<Item = &Declaration> {
+        self.slots.values().filter_map(Slot::declared)
     }
 }
 
@@ -188,6 +267,57 @@ mod tests {
         registry.register(entry("none", &calls)).unwrap();
         let names: Vec<_> = registry.entries().map(|entry| entry.name.as_str()).collect();
         assert_eq!(names, ["none", "overlay"]);
+    }
+
+    fn declaration(name: &str, verify: impl Fn() -> Result<StrategyEntry> + Send + Sync + 'static) -> Declaration {
+        Declaration {
+            name: name.into(),
+            origin: "company:Class".into(),
+            resource_types: Vec::new(),
+            verify: Arc::new(verify),
+        }
+    }
+
+    #[test]
+    fn what_is_declared_is_verified_once_and_when_asked_for() {
+        let (mut registry, calls) = registry();
+        let asked = Arc::new(Mutex::new(0));
+        let verify = {
+            let asked = asked.clone();
+            move || {
+                *asked.lock().unwrap() += 1;
+                Ok(entry("mine", &calls))
+            }
+        };
+        registry.declare(declaration("mine", verify)).unwrap();
+        assert_eq!(registry.entries().count(), 1);
+        assert_eq!(registry.declared().map(|d| d.origin.as_str()).collect::<Vec<_>>(), ["company:Class"]);
+        assert_eq!(*asked.lock().unwrap(), 0, "nobody asked");
+        registry.get("mine").unwrap();
+        registry.get("mine").unwrap();
+        assert_eq!(*asked.lock().unwrap(), 1);
+        assert_eq!((registry.entries().count(), registry.declared().count()), (2, 0));
+    }
+
+    #[test]
+    fn what_is_not_a_strategy_harms_no_other_and_may_be_mended() {
+        let (mut registry, calls) = registry();
+        let mended = Arc::new(Mutex::new(false));
+        let verify = {
+            let mended = mended.clone();
+            move || if *mended.lock().unwrap() { Ok(entry("mine", &calls)) } else { Err(Error::usage("broken")) }
+        };
+        registry.declare(declaration("mine", verify)).unwrap();
+        assert!(registry.get("mine").is_err() && registry.get("overlay").is_ok());
+        *mended.lock().unwrap() = true;
+        assert!(registry.get("mine").is_ok());
+    }
+
+    #[test]
+    fn a_declaration_takes_a_free_name() {
+        let (mut registry, _) = registry();
+        let error = registry.declare(declaration("overlay", || Err(Error::usage("never")))).unwrap_err();
+        assert!(matches!(error, Error::Usage { message, .. } if message.contains("\"overlay\"")));
     }
 
     #[test]

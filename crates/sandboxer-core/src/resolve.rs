@@ -95,16 +95,20 @@ fn compatible(entry: &StrategyEntry, resource_type: &ResourceType) -> bool {
     if resource_type.strategies.contains(&entry.name) {
         return true;
     }
-    let made_for = &entry.capabilities.resource_types;
-    entry.origin != BUILT_IN && (made_for.is_empty() || made_for.contains(&resource_type.name))
+    entry.origin != BUILT_IN && suits(&entry.capabilities.resource_types, resource_type)
+}
+
+/// A list of types that names none is for all.
+fn suits(made_for: &[String], resource_type: &ResourceType) -> bool {
+    made_for.is_empty() || made_for.contains(&resource_type.name)
 }
 
 fn incompatible(choice: &StrategyChoice, resource_type: &ResourceType, registry: &StrategyRegistry) -> Error {
-    let names: Vec<&str> = registry
-        .entries()
-        .filter(|entry| compatible(entry, resource_type))
-        .map(|entry| &*entry.name)
-        .collect();
+    let registered = registry.entries().filter(|entry| compatible(entry, resource_type)).map(|e| &*e.name);
+    // What was never asked for is not asked now: its configuration alone speaks for it.
+    let declared = registry.declared().filter(|declared| suits(&declared.resource_types, resource_type));
+    let mut names: Vec<&str> = registered.chain(declared.map(|declared| &*declared.name)).collect();
+    names.sort_unstable();
     Error::Usage {
         message: format!(
             "strategy {} (from {}) does not work on resource type {}; compatible: {}",

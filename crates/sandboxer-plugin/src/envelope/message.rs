@@ -1,0 +1,168 @@
+//! JSON-RPC 2.0, as far as both sides need it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::frame::Frame;
+
+/// The version of the wire protocol.
+pub const PROTOCOL: u64 = 1;
+
+/// The first request.
+pub const INITIALIZE: &str = "initialize";
+
+/// JSON-RPC's codes that are used here.
+pub mod code {
+    /// Not JSON.
+    pub const PARSE: i64 = -32700;
+    /// Not a request.
+    pub const INVALID_REQUEST: i64 = -32600;
+    /// No such method.
+    pub const NO_METHOD: i64 = -32601;
+    /// Parameters of the wrong shape.
+    pub const INVALID_PARAMS: i64 = -32602;
+    /// The method failed; `data.kind` says how.
+    pub const FAILED: i64 = -32000;
+}
+
+const VERSION: &str = "2.0";
+
+/// An error as it travels.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RpcError {
+    /// One of [`code`].
+    pub code: i64,
+    /// For people.
+    pub message: String,
+    /// For programs: `kind`, and what belongs to it.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub data: Value,
+}
+
+impl RpcError {
+    /// An error without data.
+    pub fn new(code: i64, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), data: Value::Null }
+    }
+}
+
+/// The bytes of a request.
+pub fn request(id: u64, method: &str, params: &impl Serialize) -> serde_json::Result<Vec<u8>> {
+    #[derive(Serialize)]
+    struct Request<'a, P> {
+        jsonrpc: &'static str,
+        id: u64,
+        method: &'a str,
+        params: &'a P,
+    }
+    serde_json::to_vec(&Request { jsonrpc: VERSION, id, method, params })
+}
+
+/// The bytes of an answer.
+pub fn response(id: &Value, outcome: Result<Value, RpcError>) -> Vec<u8> {
+    let message = match outcome {
+        Ok(result) => json!({"jsonrpc": VERSION, "id": id, "result": result}),
+        Err(error) => json!({"jsonrpc": VERSION, "id": id, "error": error}),
+    };
+    message.to_string().into_bytes()
+}
+
+/// A request as the serving side reads it.
+#[derive(Debug, Deserialize)]
+pub struct Incoming {
+    /// Absent in a notification.
+    #[serde(default)]
+    pub id: Value,
+    /// Which method.
+    pub method: String,
+    /// By name.
+    #[serde(default)]
+    pub params: Value,
+}
+
+/// What a plugin said.
+#[derive(Debug, PartialEq)]
+pub enum Heard {
+    /// An answer to a request of ours.
+    Answer(u64, Result<Value, RpcError>),
+    /// A notification: nothing that anybody waits for.
+    Notification,
+}
+
+/// Reads a message of a plugin; an error says what is wrong with it.
+pub fn hear(frame: &Frame) -> Result<Heard, String> {
+    #[derive(Deserialize)]
+    struct Message {
+        jsonrpc: String,
+        #[serde(default)]
+        id: Value,
+        method: Option<String>,
+        #[serde(default)]
+        result: Value,
+        error: Option<RpcError>,
+    }
+    let message: Message =
+        serde_json::from_slice(&frame.message).map_err(|error| format!("it sent what is no JSON-RPC: {error}"))?;
+    if message.jsonrpc != VERSION {
+        return Err(format!("it speaks JSON-RPC {:?}, not {VERSION}", message.jsonrpc));
+    }
+    match (message.method, message.id.as_u64(), message.error) {
+        (Some(_), None, _) => Ok(Heard::Notification),
+        (Some(method), Some(_), _) => Err(format!("it sent a request of its own, {method:?}")),
+        (None, Some(id), Some(error)) => Ok(Heard::Answer(id, Err(error))),
+        (None, Some(id), None) => Ok(Heard::Answer(id, Ok(message.result))),
+        // What it could not read it cannot name.
+        (None, None, Some(error)) => Err(format!("it could not read a request: {}", error.message)),
+        (None, None, None) => Err(format!("it answered with the id {}, which is none of ours", message.id)),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn heard(text: &str) -> Result<Heard, String> {
+        hear(&Frame { message: text.as_bytes().to_vec(), attachment: Vec::new() })
+    }
+
+    #[test]
+    fn answers_are_results_or_errors() {
+        assert_eq!(heard(r#"{"jsonrpc":"2.0","id":3,"result":{"a":1}}"#), Ok(Heard::Answer(3, Ok(json!({"a":1})))));
+        assert_eq!(heard(r#"{"jsonrpc":"2.0","id":3,"result":null}"#), Ok(Heard::Answer(3, Ok(Value::Null))));
+        let error = RpcError::new(-32000, "no");
+        assert_eq!(
+            heard(r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32000,"message":"no"}}"#),
+            Ok(Heard::Answer(3, Err(error)))
+        );
+        assert_eq!(heard(r#"{"jsonrpc":"2.0","method":"log"}"#), Ok(Heard::Notification));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let table = [
+            ("hello", "no JSON-RPC"),
+            ("[]", "no JSON-RPC"),
+            (r#"{"id":1,"result":1}"#, "no JSON-RPC"),
+            (r#"{"jsonrpc":"1.0","id":1,"result":1}"#, "\"1.0\""),
+            (r#"{"jsonrpc":"2.0","id":"x","result":1}"#, "none of ours"),
+            (r#"{"jsonrpc":"2.0","result":1}"#, "none of ours"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"run"}"#, "request of its own"),
+            (r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"eh"}}"#, "eh"),
+        ];
+        for (text, expected) in table {
+            let error = heard(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn requests_and_responses_are_json_rpc() {
+        let bytes = request(7, "read", &json!({"path": "a"})).unwrap();
+        let incoming: Incoming = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!((incoming.id, &*incoming.method, &incoming.params["path"]), (json!(7), "read", &json!("a")));
+        let answer = response(&json!(7), Err(RpcError::new(code::NO_METHOD, "no")));
+        let expected = json!({"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"no"}});
+        assert_eq!(serde_json::from_slice::<Value>(&answer).unwrap(), expected);
+    }
+}

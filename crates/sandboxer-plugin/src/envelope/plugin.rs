@@ -1,0 +1,250 @@
+//! A plugin: started when it is first asked for something, started again after it has ended, verified each time.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use sandboxer_core::contract::CancelFlag;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::connection::{Answer, CallError, Connection, Patience};
+use super::log::Log;
+use super::message::{INITIALIZE, PROTOCOL, RpcError};
+use super::process::Launch;
+use super::shape::{Role, Shape};
+
+/// More calls at once than this are not sent to any plugin.
+const MOST_AT_ONCE: u64 = 64;
+
+/// What a plugin says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Welcome {
+    /// The version of the protocol that it speaks.
+    pub protocol: u64,
+    /// What it is.
+    pub role: String,
+    /// What it can be called for.
+    pub methods: BTreeMap<String, Shape>,
+    /// How many calls it takes at once.
+    pub concurrency: u64,
+    /// One line about it.
+    pub summary: String,
+    /// What it can do, in the terms of its role.
+    pub capabilities: Value,
+}
+
+/// Everything that is known of a plugin before it is started.
+pub struct Definition {
+    /// Its registered name.
+    pub name: String,
+    /// What it has to be.
+    pub role: &'static Role,
+    /// How it is started.
+    pub launch: Launch,
+    /// What it is told first, beside protocol, role, name and timeout.
+    pub greeting: BTreeMap<String, Value>,
+    /// How long a call may take.
+    pub timeout: Duration,
+    /// Where its standard error is kept.
+    pub log: Log,
+}
+
+/// How a call failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The plugin says so itself.
+    Told(RpcError),
+    /// It could not be asked, or gave no answer that can be used.
+    Broken {
+        /// Why, in words.
+        reason: String,
+        /// Whether it may have received the request.
+        sent: bool,
+    },
+    /// The user wants to stop.
+    Cancelled,
+}
+
+impl Failure {
+    fn unsent(reason: String) -> Self {
+        Self::Broken { reason, sent: false }
+    }
+}
+
+/// A plugin. At most one process of it takes new calls.
+pub struct Plugin {
+    definition: Definition,
+    current: Mutex<Option<Arc<Connection>>>,
+    welcome: OnceLock<Welcome>,
+}
+
+impl Plugin {
+    /// A plugin that is not started yet.
+    pub fn new(definition: Definition) -> Self {
+        Self { definition, current: Mutex::default(), welcome: OnceLock::new() }
+    }
+
+    /// Its registered name.
+    pub fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    /// Where its standard error is kept.
+    pub fn log(&self) -> &Path {
+        self.definition.log.path()
+    }
+
+    /// How long a call may take.
+    pub fn timeout(&self) -> Duration {
+        self.definition.timeout
+    }
+
+    /// What it says of itself; starts it where it is not running.
+    pub fn welcome(&self) -> Result<&Welcome, Failure> {
+        if let Some(known) = self.welcome.get() {
+            return Ok(known);
+        }
+        self.connection(&self.patience(None))?;
+        self.welcome.get().ok_or_else(|| Failure::unsent("it did not introduce itself".to_owned()))
+    }
+
+    /// Asks it. What is given as `cancel` ends the wait early.
+    pub fn call(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+        attachment: &[u8],
+        cancel: Option<&CancelFlag>,
+    ) -> Result<Answer, Failure> {
+        let patience = self.patience(cancel);
+        let connection = self.connection(&patience)?;
+        let outcome = connection.call(method, params, attachment, &patience);
+        outcome.map_err(|error| {
+            if matches!(error, CallError::TimedOut | CallError::Cancelled) {
+                connection.give_up();
+            }
+            if !matches!(error, CallError::Rpc(_) | CallError::TooLarge(_)) {
+                self.retire(&connection);
+            }
+            self.explain(method, error, true)
+        })
+    }
+
+    fn patience(&self, cancel: Option<&CancelFlag>) -> Patience {
+        Patience { deadline: Instant::now() + self.definition.timeout, cancel: cancel.cloned() }
+    }
+
+    /// The process that takes new calls.
+    fn connection(&self, patience: &Patience) -> Result<Arc<Connection>, Failure> {
+        let mut current = self.current();
+        if let Some(connection) = current.as_ref().filter(|connection| !connection.is_broken()) {
+            return Ok(connection.clone());
+        }
+        // What is left of the last one is gone before the next one starts.
+        *current = None;
+        let connection = Arc::new(self.start(patience)?);
+        *current = Some(connection.clone());
+        Ok(connection)
+    }
+
+    /// Calls that are under way on it may end; no other gets it.
+    fn retire(&self, connection: &Arc<Connection>) {
+        let mut current = self.current();
+        if current.as_ref().is_some_and(|present| Arc::ptr_eq(present, connection)) {
+            *current = None;
+        }
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<Arc<Connection>>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start(&self, patience: &Patience) -> Result<Connection, Failure> {
+        let launch = &self.definition.launch;
+        let connection = Connection::start(launch, &self.definition.log).map_err(|error| {
+            Failure::unsent(format!("`{}` cannot be started: {}", launch.shown(), system_words(&error)))
+        })?;
+        let answer = connection.call(INITIALIZE, &self.greeting(), &[], patience);
+        let (said, _) = answer.map_err(|error| {
+            connection.give_up();
+            self.explain_start(error)
+        })?;
+        let welcome = self.verified(said).inspect_err(|_| connection.give_up())?;
+        connection.allow(welcome.concurrency.clamp(1, MOST_AT_ONCE));
+        self.remember(welcome)?;
+        Ok(connection)
+    }
+
+    fn greeting(&self) -> Value {
+        let definition = &self.definition;
+        let mut greeting = json!(definition.greeting);
+        greeting["protocol"] = json!(PROTOCOL);
+        greeting["role"] = json!(definition.role.name);
+        greeting["name"] = json!(definition.name);
+        greeting["timeout_ms"] = json!(definition.timeout.as_millis() as u64);
+        greeting
+    }
+
+    /// Everything that it lacks is named in one error.
+    fn verified(&self, said: Value) -> Result<Welcome, Failure> {
+        let welcome: Welcome = serde_json::from_value(said)
+            .map_err(|error| Failure::unsent(format!("its answer to `initialize` cannot be read: {error}")))?;
+        let role = self.definition.role;
+        let refuse = |reason| Err(Failure::unsent(reason));
+        if welcome.protocol != PROTOCOL {
+            return refuse(format!("it speaks version {} of the protocol, this is {PROTOCOL}", welcome.protocol));
+        }
+        if welcome.role != role.name {
+            return refuse(format!("it is a {:?}, and a {:?} is needed", welcome.role, role.name));
+        }
+        match &role.complaints(&welcome.methods)[..] {
+            [] => Ok(welcome),
+            complaints => refuse(format!("it is no {}: {}", role.name, complaints.join("; "))),
+        }
+    }
+
+    /// Callers have chosen by what it said the first time.
+    fn remember(&self, welcome: Welcome) -> Result<(), Failure> {
+        let first = self.welcome.get_or_init(|| welcome.clone());
+        if first.capabilities == welcome.capabilities && first.methods == welcome.methods {
+            return Ok(());
+        }
+        Err(Failure::unsent("it is another one since it was started again: start this program again too".to_owned()))
+    }
+
+    fn explain_start(&self, error: CallError) -> Failure {
+        match error {
+            CallError::Rpc(error) => Failure::unsent(error.message),
+            error => match self.explain(INITIALIZE, error, false) {
+                Failure::Broken { reason, sent } => {
+                    let shown = self.definition.launch.shown();
+                    Failure::Broken { reason: format!("{reason} (started as `{shown}`)"), sent }
+                }
+                other => other,
+            },
+        }
+    }
+
+    fn explain(&self, method: &str, error: CallError, sent: bool) -> Failure {
+        let broken = |reason| Failure::Broken { reason, sent };
+        match error {
+            CallError::Rpc(error) => Failure::Told(error),
+            CallError::Broken(reason) => broken(format!("`{method}` got no answer: {reason}")),
+            CallError::TimedOut => {
+                let timeout = self.definition.timeout;
+                broken(format!("`{method}` got no answer within {timeout:?}, so its process was ended"))
+            }
+            CallError::TooLarge(reason) => Failure::unsent(format!("`{method}` cannot be sent: {reason}")),
+            CallError::Cancelled => Failure::Cancelled,
+        }
+    }
+}
+
+/// The system's words without ` (os error 2)`.
+fn system_words(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}

@@ -1,0 +1,127 @@
+//! What a role asks of a plugin, and whether what a plugin describes is that.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What a plugin can be.
+#[derive(Debug)]
+pub struct Role {
+    /// Its word in the handshake.
+    pub name: &'static str,
+    /// What it has to be able to do.
+    pub methods: &'static [Method],
+}
+
+/// One method of a role.
+#[derive(Debug)]
+pub struct Method {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is called with, in order.
+    pub arguments: &'static [&'static str],
+    /// How many of the last arguments a plugin may do without.
+    pub optional: usize,
+}
+
+/// A method as a plugin describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Shape {
+    /// The names of its parameters, in order.
+    pub parameters: Vec<String>,
+    /// How many of them have to be given.
+    pub required: usize,
+    /// Whether it takes any number more.
+    pub rest: bool,
+    /// Why it is no method that can be called, in words that follow its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wrong: Option<String>,
+}
+
+impl Shape {
+    /// A shape with exactly these parameters.
+    pub fn exactly(parameters: &[&str]) -> Self {
+        let names: Vec<String> = parameters.iter().map(|name| (*name).to_owned()).collect();
+        Self { required: names.len(), parameters: names, rest: false, wrong: None }
+    }
+
+    /// Whether it can be called with so many arguments.
+    pub fn takes(&self, arguments: usize) -> bool {
+        self.required <= arguments && (self.rest || arguments <= self.parameters.len())
+    }
+}
+
+impl Role {
+    /// Everything that is missing, or of the wrong shape, in words.
+    pub fn complaints(&self, methods: &BTreeMap<String, Shape>) -> Vec<String> {
+        self.methods.iter().filter_map(|method| method.complaint(methods.get(method.name))).collect()
+    }
+}
+
+impl Method {
+    fn complaint(&self, shape: Option<&Shape>) -> Option<String> {
+        let name = self.name;
+        let Some(shape) = shape else { return Some(format!("`{name}` is missing")) };
+        if let Some(wrong) = &shape.wrong {
+            return Some(format!("`{name}` {wrong}"));
+        }
+        let most = self.arguments.len();
+        if (most - self.optional..=most).any(|arguments| shape.takes(arguments)) {
+            return None;
+        }
+        let has = in_words(&shape.parameters);
+        Some(format!("`{name}` takes {has} where it is called with {}", in_words(self.arguments)))
+    }
+}
+
+fn in_words<S: AsRef<str>>(names: &[S]) -> String {
+    let listed = names.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+    if listed.is_empty() { "nothing".to_owned() } else { format!("({listed})") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROLE: Role = Role {
+        name: "test",
+        methods: &[
+            Method { name: "read", arguments: &["ref", "path"], optional: 0 },
+            Method { name: "commit", arguments: &["ref", "request"], optional: 1 },
+        ],
+    };
+
+    fn complaints(methods: &[(&str, Shape)]) -> Vec<String> {
+        ROLE.complaints(&methods.iter().map(|(name, shape)| ((*name).to_owned(), shape.clone())).collect())
+    }
+
+    #[test]
+    fn the_last_arguments_may_be_done_without_where_the_role_says_so() {
+        for commit in [&["ref"][..], &["ref", "request"]] {
+            let found = complaints(&[("read", Shape::exactly(&["a", "b"])), ("commit", Shape::exactly(commit))]);
+            assert!(found.is_empty(), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn everything_wrong_is_named_at_once() {
+        let coroutine = Shape { wrong: Some("is a coroutine".to_owned()), ..Shape::default() };
+        assert_eq!(complaints(&[("commit", coroutine)]), ["`read` is missing", "`commit` is a coroutine"]);
+        let found = complaints(&[("read", Shape::exactly(&["ref"])), ("commit", Shape::exactly(&[]))]);
+        assert_eq!(
+            found,
+            [
+                "`read` takes (ref) where it is called with (ref, path)",
+                "`commit` takes nothing where it is called with (ref, request)"
+            ]
+        );
+    }
+
+    #[test]
+    fn defaults_and_variadics_count() {
+        let lenient = Shape { required: 1, ..Shape::exactly(&["ref", "path", "encoding"]) };
+        let variadic = Shape { required: 0, rest: true, ..Shape::default() };
+        assert!(lenient.takes(2) && !lenient.takes(0) && !lenient.takes(4) && variadic.takes(9));
+    }
+}
