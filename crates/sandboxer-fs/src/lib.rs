@@ -1,4 +1,4 @@
-//! The file engine: everything that is done to trees of files, and nothing that knows of sandboxes.
+//! The file engine: everything that is done to trees of files, and the places where they are kept; nothing that knows of strategies.
 //!
 //! [`space::Space`] is the way in: an original, the tree that is worked in, and the handful of verbs a strategy needs. [`tree::Workspace`] is
 //! one whose tree is a copy. Below it, each module does one thing: [`root`] confines,
@@ -27,6 +27,7 @@ mod remove;
 pub mod restore;
 pub mod rollback;
 pub mod root;
+pub mod scratch;
 mod sealed;
 pub mod space;
 pub mod stamp;

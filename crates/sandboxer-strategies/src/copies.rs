@@ -13,13 +13,13 @@ use sandboxer_fs::checkpoint::Checkpoints;
 use sandboxer_fs::commit::CommitFiles;
 use sandboxer_fs::filter::Patterns;
 use sandboxer_fs::restore::Restored;
+use sandboxer_fs::scratch::{self, NewWorkspace};
 use sandboxer_fs::space::Space;
 use sandboxer_fs::tree::{Spec, Workspace};
 
 use crate::options::FileOptions;
 use crate::phases::Phases;
 use crate::probe::{self, CannotShare};
-use crate::scratch::{self, NewWorkspace};
 
 /// How the copy is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,6 @@ mod options;
 pub mod overlay;
 mod phases;
 mod probe;
-mod scratch;
 
 pub use probe::{StrategyHealth, probe};
 

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     fn settings_with(module: &str) -> Settings {
-        let custom = CustomStrategy { module: module.into(), class: None, options: BTreeMap::new() };
+        let custom = CustomStrategy { module: module.into(), ..CustomStrategy::default() };
         Settings { custom_strategies: BTreeMap::from([("mine".to_owned(), custom)]), ..Settings::default() }
     }
 

@@ -33,7 +33,7 @@ mod tests {
 
     fn settings(name: &str, module: &str) -> Settings {
         let options = [("threads".to_owned(), json!(2))].into();
-        let custom = CustomStrategy { module: module.to_owned(), class: None, options };
+        let custom = CustomStrategy { module: module.to_owned(), options, ..CustomStrategy::default() };
         Settings { custom_strategies: [(name.to_owned(), custom)].into(), ..Settings::default() }
     }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
+use super::custom_strategy::CustomStrategy;
 use super::duration::{parse_duration, parse_ttl};
 use super::run::RunSetting;
-use super::settings::{CustomStrategy, Durability, MinFree, Settings};
+use super::settings::{Durability, MinFree, Settings};
 use super::size::parse_size;
 use super::yaml::nearest_word;
 use crate::{Error, Result, resolve};

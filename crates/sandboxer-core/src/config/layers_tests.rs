@@ -127,6 +127,7 @@ fn an_untrusted_project_may_do_nothing_else() {
         ("sandbox: {strategy: direct}\n", "sandbox.strategy"),
         ("sandbox: {default_ttl: 3h}\n", "sandbox.default_ttl"),
         ("sandbox: {custom_strategies: {x: {module: \"builtin:none\"}}}\n", "sandbox.custom_strategies"),
+        ("sandbox: {custom_strategies: {x: {module: \"exec:/bin/theirs\"}}}\n", "sandbox.custom_strategies"),
         ("state: {scratch: /tmp/theirs}\n", "state.scratch"),
         ("state: {lock_wait: 9d}\n", "state.lock_wait"),
         ("copy: {include: [\"**\"]}\n", "copy.include"),
@@ -153,6 +154,15 @@ fn an_untrusted_project_may_do_nothing_else() {
         assert!(hint.contains("sandbox trust"), "{hint}");
         assert!(place.trusted().load().is_ok(), "{project} is fine once trusted");
     }
+}
+
+#[test]
+fn whether_a_plugin_isolates_is_asked_when_it_is_known() {
+    let user = "sandbox: {custom_strategies: {bucket: {module: \"my_pkg:Bucket\"}}}\n";
+    let place = place(user, "sandbox: {strategy: bucket}\n");
+    let settings = place.load().unwrap();
+    assert_eq!(settings.sandbox_strategy.as_deref(), Some("bucket"));
+    assert_eq!(settings.untrusted_strategy, place.layers.project_file, "resolution looks at it again");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! knows a home directory: the caller collects both into [`Layers`].
 
 mod custom;
+mod custom_strategy;
 mod duration;
 mod file;
 mod keys;
@@ -20,11 +21,12 @@ mod untrusted;
 pub(crate) mod yaml;
 
 pub use custom::register_custom_strategies;
+pub use custom_strategy::{CustomStrategy, Source};
 pub use duration::{parse_duration, parse_ttl};
 pub use keys::{KEYS, Key};
 pub use layers::{Layers, PROJECT_FILE, find_project_file, load};
 pub use run::{Isolation, NetworkAccess, RunSettings};
-pub use settings::{CustomStrategy, Durability, MinFree, Settings};
+pub use settings::{Durability, MinFree, Settings};
 pub use size::parse_size;
 pub use trust::{TrustStore, TrustedProject};
 

@@ -6,9 +6,9 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_saphyr::Spanned;
 
+use super::custom_strategy::Written;
 use super::keys::{self, Setting};
 use super::run::RunSetting;
-use super::settings::CustomStrategy;
 use super::yaml;
 use crate::{Error, Result};
 
@@ -36,7 +36,7 @@ struct Document {
 #[serde(default, deny_unknown_fields)]
 struct SandboxSection {
     strategy: Option<Spanned<String>>,
-    custom_strategies: Option<Spanned<BTreeMap<String, CustomStrategy>>>,
+    custom_strategies: Option<Spanned<BTreeMap<String, Written>>>,
     default_ttl: Option<Spanned<String>>,
 }
 
@@ -117,12 +117,9 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<Vec<Entry>> {
     Ok(entries.found)
 }
 
-fn custom_strategies(custom: BTreeMap<String, CustomStrategy>) -> Result<Setting> {
-    for (name, strategy) in &custom {
-        keys::word(name)?;
-        keys::word(&strategy.module)?;
-    }
-    Ok(Setting::CustomStrategies(custom))
+fn custom_strategies(written: BTreeMap<String, Written>) -> Result<Setting> {
+    let read = |(name, entry): (String, Written)| entry.read(&name).map(|strategy| (name, strategy));
+    written.into_iter().map(read).collect::<Result<_>>().map(Setting::CustomStrategies)
 }
 
 struct Entries<'a> {
@@ -298,7 +295,9 @@ project: shop
         assert_eq!(custom["fast"].options["threads"], json!(2));
         assert_eq!(custom["theirs"].class.as_deref(), Some("Snapshot"));
         assert!(complaint("sandbox:\n  custom_strategies:\n    x: {class: C}\n").1.contains("module"));
-        assert!(complaint("sandbox:\n  custom_strategies:\n    '': {module: m}\n").1.contains("not a name"));
+        assert!(
+            complaint("sandbox:\n  custom_strategies:\n    '': {module: 'm:C'}\n").1.contains("not a name")
+        );
     }
 
     #[test]
@@ -322,6 +321,11 @@ project: shop
             ("overlay:\n  durability: none\n", 2, "overlay.durability: \"none\" is not a durability"),
             ("sandbox:\n  stratgy: none\n", 2, "unknown key \"stratgy\""),
             ("run:\n  pids: 0\n", 2, "run.pids: \"0\" is not a number of processes from 1 to 4194304"),
+            (
+                "sandbox:\n  custom_strategies:\n    mine: {module: 'exec:p'}\n",
+                3,
+                "sandbox.custom_strategies: mine: \"p\" is not an absolute path",
+            ),
             ("run:\n  env: [A=1]\n", 2, "run.env: \"A=1\" is not the name of a variable"),
         ];
         for (text, line, message) in table {

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+use super::custom_strategy::CustomStrategy;
 use super::keys::KEYS;
 use super::run::RunSettings;
 use super::size::parse_size;
@@ -73,30 +72,6 @@ impl Durability {
             Self::Volatile => "volatile",
             Self::Strict => "strict",
         }
-    }
-}
-
-/// What `module:` starts with where a built-in strategy is registered again.
-const BUILTIN: &str = "builtin:";
-
-/// One entry of `sandbox.custom_strategies`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CustomStrategy {
-    /// Where it comes from. `builtin:NAME` registers the built-in strategy NAME once more.
-    pub module: String,
-    /// The class within the module, for modules that are not built in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub class: Option<String>,
-    /// Options handed to the strategy.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub options: BTreeMap<String, Value>,
-}
-
-impl CustomStrategy {
-    /// The built-in strategy that this one is made of, if it is made of one.
-    pub fn builtin(&self) -> Option<&str> {
-        self.module.strip_prefix(BUILTIN)
     }
 }
 
@@ -195,13 +170,5 @@ mod tests {
         assert_eq!(MinFree::parse("1KiB").unwrap().of(1), 1024);
         assert_eq!(MinFree::parse("0").unwrap().of(1000), 0);
         assert!(MinFree::parse("200%").is_err() && MinFree::parse("much").is_err());
-    }
-
-    #[test]
-    fn a_module_says_whether_it_is_built_in() {
-        let module =
-            |module: &str| CustomStrategy { module: module.into(), class: None, options: BTreeMap::new() };
-        assert_eq!(module("builtin:filesystem_copy").builtin(), Some("filesystem_copy"));
-        assert_eq!(module("my_company.strategies").builtin(), None);
     }
 }

@@ -140,7 +140,7 @@ fn parse(text: &str, file: &Path, origin: String) -> Result<ResourceType> {
 }
 
 fn validate(ty: &ResourceType, file: &Path) -> Result<()> {
-    if !is_name(&ty.name) {
+    if !is_type_name(&ty.name) {
         let hint = "lower-case letters, digits and hyphens, such as fs-directory".to_owned();
         return Err(wrong(file, format!("{:?} is not a name for a resource type", ty.name), Some(hint)));
     }
@@ -158,7 +158,8 @@ fn validate(ty: &ResourceType, file: &Path) -> Result<()> {
     Ok(())
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether a resource type can be called that.
+pub(crate) fn is_type_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.len() <= 64
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')

@@ -19,10 +19,10 @@ use sandboxer_core::{Error, Result};
 use sandboxer_fs::content::read_all;
 use sandboxer_fs::lock::ResourceLock;
 use sandboxer_fs::root::{Root, stamp_of_fd};
+use sandboxer_fs::scratch::{self, NewWorkspace};
 use sandboxer_fs::space::open_regular;
 
 use crate::options::FileOptions;
-use crate::scratch::{self, NewWorkspace};
 use journal::WriteLog;
 
 /// The name it is registered under.

@@ -11,13 +11,13 @@ use sandboxer_fs::overlay::layer::{Layer, MARKING, Marks};
 use sandboxer_fs::overlay::space::OverlaySpec;
 use sandboxer_fs::overlay::stack::{Places, Stack};
 use sandboxer_fs::root::Root;
+use sandboxer_fs::scratch::{self, NewWorkspace};
 use sandboxer_fs::tree::Spec;
 use sandboxer_keeper::mount;
 
 use super::mounts::Mounts;
 use super::{OverlayStrategy, SandboxStrategy};
 use crate::copies::{no_fallback, spec_of};
-use crate::scratch::{self, NewWorkspace};
 
 /// The property that names the sandbox which a workspace is made for.
 const SANDBOX: &str = "sandbox";

@@ -10,11 +10,11 @@ use sandboxer_fs::commit::Journal;
 use sandboxer_fs::overlay::preserve::Watcher;
 use sandboxer_fs::overlay::space::OverlaySpec;
 use sandboxer_fs::root::Root;
+use sandboxer_fs::scratch;
 use sandboxer_fs::space::Neighbours;
 use sandboxer_keeper::Unmounted;
 
 use super::mounts::{MountLock, Mounts};
-use crate::scratch;
 
 /// All overlays of one state directory.
 pub struct Watchers {

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 
 use sandboxer_core::model::{PlanId, Resource};
 use sandboxer_core::{Error, Result};
-use sandboxer_fs::{durable, lock};
 use ulid::Ulid;
+
+use crate::{durable, lock};
 
 /// A workspace directory while it is being filled: removed again unless kept, and locked so that no clean-up takes it.
 #[must_use = "the workspace is removed unless it is kept"]
@@ -57,7 +58,7 @@ impl Drop for NewWorkspace {
     fn drop(&mut self) {
         if !self.kept {
             // An error is on its way to the user already; what cannot be removed now, `gc` finds.
-            let _ = sandboxer_fs::remove_tree(&self.path);
+            let _ = crate::remove_tree(&self.path);
         }
     }
 }
