@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sandboxer_core::Result;
-use sandboxer_core::config::{Settings, register_custom_strategies};
+use sandboxer_core::config::{Settings, Source};
 use sandboxer_core::contract::{
     CancelFlag, LocalPermissions, NoProgress, NothingRuns, PermissionService, Progress, Runtime,
 };
@@ -15,6 +15,7 @@ use sandboxer_core::registry::{StrategyOptions, StrategyRegistry};
 use sandboxer_core::service::{ManagerParts, SandboxManager};
 use sandboxer_core::types::ResourceTypes;
 use sandboxer_extensions::local::Runtimes;
+use sandboxer_plugin::strategy::{Surroundings, declaration};
 use sandboxer_strategies::{copy_on_write, filesystem_copy, git_worktree, none, overlay};
 use serde_json::json;
 
@@ -36,6 +37,8 @@ pub struct Setup {
     pub on_removal: Arc<dyn Fn(&str) + Send + Sync>,
     /// The program that keepers are started from: one whose `main` begins with [`sandboxer_strategies::serve_if_asked`].
     pub program: Option<PathBuf>,
+    /// Where Python modules of custom strategies are looked for besides the interpreter's own places.
+    pub modules: Option<PathBuf>,
 }
 
 impl Setup {
@@ -50,12 +53,13 @@ impl Setup {
             cancel: CancelFlag::default(),
             on_removal: Arc::new(|_| {}),
             program: None,
+            modules: None,
         }
     }
 }
 
-/// Every built-in strategy, then the custom ones of the settings.
-pub fn registry(settings: &Settings) -> Result<StrategyRegistry> {
+/// Every built-in strategy, then the custom ones of the settings. Plugins are declared: none is started.
+pub fn registry(settings: &Settings, home: &Path, modules: Option<&Path>) -> Result<StrategyRegistry> {
     let mut registry = StrategyRegistry::new();
     let built_in = [
         filesystem_copy::entry(),
@@ -68,7 +72,17 @@ pub fn registry(settings: &Settings) -> Result<StrategyRegistry> {
         entry.options = file_options(settings);
         registry.register(entry)?;
     }
-    register_custom_strategies(settings, &mut registry)?;
+    let around = Surroundings {
+        home: home.to_path_buf(),
+        modules: modules.map(Path::to_path_buf),
+        scratch: settings.scratch.clone(),
+    };
+    for (name, custom) in &settings.custom_strategies {
+        match custom.source() {
+            Source::Builtin(existing) => registry.register_again(existing, name, custom.options.clone())?,
+            _ => registry.declare(declaration(name, custom, &around)?)?,
+        }
+    }
     Ok(registry)
 }
 
@@ -95,7 +109,7 @@ pub fn resource_types(files: &[PathBuf]) -> Result<ResourceTypes> {
 pub fn open(setup: Setup) -> Result<SandboxManager> {
     SandboxManager::open(ManagerParts {
         runtime: runtime(&setup.home, setup.program.as_deref()),
-        registry: registry(&setup.settings)?,
+        registry: registry(&setup.settings, &setup.home, setup.modules.as_deref())?,
         types: resource_types(&setup.type_files)?,
         home: setup.home,
         settings: setup.settings,
@@ -136,9 +150,13 @@ mod tests {
         Settings { custom_strategies: BTreeMap::from([("mine".to_owned(), custom)]), ..Settings::default() }
     }
 
+    fn registry_of(settings: &Settings, home: &Path) -> Result<StrategyRegistry> {
+        registry(settings, home, None)
+    }
+
     #[test]
     fn the_built_ins_go_by_their_names() {
-        let registry = registry(&Settings::default()).unwrap();
+        let registry = registry_of(&Settings::default(), Path::new("/nowhere")).unwrap();
         let names: Vec<&str> = registry.entries().map(|e| e.name.as_str()).collect();
         assert_eq!(names, ["copy_on_write", "filesystem_copy", "git_worktree", "none", "overlay"]);
         assert!(!registry.get("none").unwrap().capabilities.isolates);
@@ -147,7 +165,7 @@ mod tests {
     #[test]
     fn settings_reach_the_strategies() {
         let settings = Settings { threads: Some(3), exclude: vec!["target".into()], ..Settings::default() };
-        let registry = registry(&settings).unwrap();
+        let registry = registry_of(&settings, Path::new("/nowhere")).unwrap();
         let options = &registry.get("filesystem_copy").unwrap().options;
         assert_eq!(options["threads"], 3);
         assert_eq!(options["durability"], "volatile");
@@ -156,14 +174,30 @@ mod tests {
 
     #[test]
     fn a_built_in_goes_by_another_name_too() {
-        let registry = registry(&settings_with("builtin:filesystem_copy")).unwrap();
+        let registry = registry_of(&settings_with("builtin:filesystem_copy"), Path::new("/nowhere")).unwrap();
+        assert_eq!(registry.get("mine").unwrap().origin, "filesystem_copy with other options");
         assert!(registry.get("mine").unwrap().capabilities.isolates);
     }
 
     #[test]
-    fn modules_that_need_a_plugin_host_are_an_honest_gap() {
-        let error = registry(&settings_with("my_company.strategies")).err().unwrap();
-        assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
+    fn a_module_is_declared_and_not_started() {
+        let home = tempfile::tempdir().unwrap();
+        let registry = registry_of(&settings_with("my_company.strategies:Bucket"), home.path()).unwrap();
+        assert_eq!(registry.declared().map(|d| &*d.origin).collect::<Vec<_>>(), ["my_company.strategies:Bucket"]);
+        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn unknown_built_ins_and_taken_names_are_refused() {
+        let home = Path::new("/nowhere");
+        let unknown = registry_of(&settings_with("builtin:filesystem_cpy"), home).err().unwrap();
+        assert!(matches!(unknown, Error::NotFound { similar, .. } if similar == ["filesystem_copy"]));
+        let mut settings = settings_with("my_company.strategies:Bucket");
+        let custom = settings.custom_strategies["mine"].clone();
+        settings.custom_strategies = BTreeMap::from([("none".to_owned(), custom.clone())]);
+        assert!(matches!(registry_of(&settings, home).err().unwrap(), Error::Usage { .. }));
+        settings.custom_strategies = BTreeMap::from([("../none".to_owned(), custom)]);
+        assert!(registry_of(&settings, home).err().unwrap().to_string().contains("../none"));
     }
 
     #[test]

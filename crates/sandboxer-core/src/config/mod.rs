@@ -6,7 +6,6 @@
 //! make things stricter, and anything else in it is refused rather than ignored. Nothing here reads the environment or
 //! knows a home directory: the caller collects both into [`Layers`].
 
-mod custom;
 mod custom_strategy;
 mod duration;
 mod file;
@@ -20,7 +19,6 @@ mod trust;
 mod untrusted;
 pub(crate) mod yaml;
 
-pub use custom::register_custom_strategies;
 pub use custom_strategy::{CustomStrategy, Source};
 pub use duration::{parse_duration, parse_ttl};
 pub use keys::{KEYS, Key};

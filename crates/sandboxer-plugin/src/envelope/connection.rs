@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long the end of a process may take to be known after its output has ended.
 const ENDING: Duration = Duration::from_secs(1);
 
-/// How many lines of a frame's input are taken at once.
+/// How much of its output is taken at once; larger attachments go past this buffer.
 const BUFFER: usize = 64 << 10;
 
 /// What came back: a result, and the bytes that belong to it.
@@ -329,11 +329,12 @@ impl Listener {
 
     fn deliver(&self, id: u64, answer: Result<Answer, RpcError>) -> Result<(), String> {
         let mut state = self.shared.lock();
-        match state.waiting.get_mut(&id) {
-            Some(place @ None) => *place = Some(answer),
-            Some(Some(_)) => return Err(format!("it answered request {id} twice")),
-            None if state.abandoned.remove(&id) => {}
-            None => return Err(format!("it answered with the id {id}, which nobody asked with")),
+        if !state.abandoned.remove(&id) {
+            match state.waiting.get_mut(&id) {
+                Some(place @ None) => *place = Some(answer),
+                Some(Some(_)) => return Err(format!("it answered request {id} twice")),
+                None => return Err(format!("it answered with the id {id}, which nobody asked with")),
+            }
         }
         drop(state);
         self.shared.changed.notify_all();

@@ -38,6 +38,8 @@ pub enum Kind {
     Unavailable,
     /// A strategy lacks an ability.
     Unsupported,
+    /// A custom strategy's own program failed.
+    Plugin,
     /// Another process is at it.
     Busy,
     /// Ctrl-C.
@@ -62,6 +64,7 @@ impl Kind {
             Self::Interrupted => exit::INTERRUPTED,
             Self::Error
             | Self::Unsupported
+            | Self::Plugin
             | Self::Busy
             | Self::Config
             | Self::Corrupt
@@ -259,6 +262,7 @@ fn kind_of(error: &Error) -> Kind {
         | Error::DigestMismatch { .. } => Kind::Refused,
         Error::Unavailable { .. } => Kind::Unavailable,
         Error::Unsupported { .. } => Kind::Unsupported,
+        Error::Plugin { .. } => Kind::Plugin,
         Error::Busy { .. } => Kind::Busy,
         Error::Cancelled => Kind::Interrupted,
         Error::Config { .. } => Kind::Config,
@@ -351,10 +355,17 @@ fn hints_of(error: &Error) -> Vec<String> {
         Error::Unsupported { .. } | Error::Unavailable { .. } => {
             vec!["`sandbox doctor` shows which strategies work here, and why not".to_owned()]
         }
+        Error::Plugin { plugin, log, .. } => plugin_hints(plugin, log.as_deref()),
         Error::Busy { holder, .. } => busy_hints(holder.as_deref()),
         Error::Cancelled => vec!["type the command again to go on".to_owned()],
         _ => Vec::new(),
     }
+}
+
+fn plugin_hints(plugin: &str, log: Option<&Path>) -> Vec<String> {
+    let said = log.filter(|log| log.exists()).map(|log| format!("what it wrote to its standard error is in {}", log.display()));
+    let check = format!("`sandbox strategies check {}` tries it on something that can be thrown away", shell_word(plugin));
+    said.into_iter().chain([check]).collect()
 }
 
 fn busy_hints(holder: Option<&str>) -> Vec<String> {

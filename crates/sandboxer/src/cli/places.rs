@@ -53,7 +53,7 @@ impl Places {
         Ok(Self {
             home: absolute(home),
             home_reason,
-            config: named.or_else(|| default_config(around)),
+            config: named.map(absolute).or_else(|| default_config(around)),
             config_named,
         })
     }
@@ -76,6 +76,11 @@ impl Places {
             env: KEYS.iter().filter_map(|key| key.variable).filter_map(text_variable).collect(),
             overrides: BTreeMap::new(),
         }
+    }
+
+    /// Where the user's own Python modules lie: `strategies` beside the configuration file.
+    pub fn modules(&self) -> Option<PathBuf> {
+        Some(self.config.as_ref()?.parent()?.join("strategies"))
     }
 
     /// The user's own resource types: `resource-types/*.yaml` beside the configuration file.

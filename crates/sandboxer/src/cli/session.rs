@@ -81,6 +81,7 @@ impl App {
             cancel: signals.cancel_flag(),
             on_removal: self.ui.removal_teller(),
             program: std::env::current_exe().ok(),
+            modules: self.places.modules(),
             ..Setup::quiet(&self.places.home)
         };
         let manager = wiring::open(setup)?;

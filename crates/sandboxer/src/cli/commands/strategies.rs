@@ -29,7 +29,8 @@ struct StrategyDocument<'a> {
 }
 
 pub fn run(app: &mut App, _args: &Args) -> Outcome {
-    let registry = wiring::registry(&app.settings(&current_dir()?)?)?;
+    let settings = app.settings(&current_dir()?)?;
+    let registry = wiring::registry(&settings, &app.places.home, app.places.modules().as_deref())?;
     if app.ui.json {
         app.ui.document(&Document { strategies: registry.entries().map(document).collect() })?;
     } else {

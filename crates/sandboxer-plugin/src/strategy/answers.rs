@@ -1,0 +1,158 @@
+//! What plugins answer, and what is made of it. They may leave out what the host knows.
+
+use sandboxer_core::model::{
+    Change, CheckpointId, CommitResult, Conflict, DiffEntry, DiffKind, DiffView, Notice, RelPath, Revision,
+    RollbackResult, digest_of,
+};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// An answer that cannot be used; why.
+pub(super) type Read<T> = Result<T, String>;
+
+/// The answer to `create`.
+#[derive(Deserialize)]
+pub(super) struct Created {
+    #[serde(default)]
+    pub plan_id: Option<String>,
+    #[serde(default)]
+    pub resource_id: Option<String>,
+    #[serde(default)]
+    pub metadata: Map<String, Value>,
+}
+
+/// The answer to `diff`: the digest is computed here, from the entries.
+#[derive(Deserialize)]
+struct Difference {
+    #[serde(default)]
+    entries: Vec<DiffEntry>,
+}
+
+/// The answer to `commit`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Committed {
+    digest: Option<String>,
+    entries: Option<Vec<DiffEntry>>,
+    notices: Vec<Notice>,
+    conflicts: Vec<Conflict>,
+    undo_bytes: Option<u64>,
+    revision: Option<Revision>,
+}
+
+/// The answer to `rollback` and `restore_checkpoint`.
+#[derive(Deserialize)]
+#[serde(default)]
+struct RolledBack {
+    success: bool,
+    restored_files: u64,
+    message: String,
+}
+
+impl Default for RolledBack {
+    fn default() -> Self {
+        Self { success: true, restored_files: 0, message: String::new() }
+    }
+}
+
+fn parse<T: DeserializeOwned>(value: Value) -> Read<T> {
+    serde_json::from_value(value).map_err(|error| error.to_string())
+}
+
+pub(super) fn created(value: Value) -> Read<Created> {
+    parse(value)
+}
+
+pub(super) fn difference(value: Value) -> Read<DiffView> {
+    let difference: Difference = parse(value)?;
+    Ok(DiffView::new(difference.entries))
+}
+
+/// A plugin that says nothing of what it committed has committed what there was.
+pub(super) fn committed(value: Value, pending: Vec<DiffEntry>) -> Read<CommitResult> {
+    let said: Committed = parse::<Option<Committed>>(value)?.unwrap_or_default();
+    let entries = said.entries.unwrap_or(pending);
+    let digest = said.digest.filter(|digest| !digest.is_empty()).unwrap_or_else(|| digest_of(&entries));
+    Ok(CommitResult {
+        digest,
+        entries,
+        notices: said.notices,
+        conflicts: said.conflicts,
+        undo_bytes: said.undo_bytes,
+        revision: said.revision,
+    })
+}
+
+/// A plugin that says nothing of what it wrote has written what it was given.
+pub(super) fn change(value: Value, path: &RelPath, content: &[u8]) -> Read<Change> {
+    if value.is_null() {
+        let new_size = content.len() as u64;
+        return Ok(Change { path: path.clone(), kind: DiffKind::Modified, old_size: None, new_size });
+    }
+    let change: Change = parse(value)?;
+    if change.path == *path { Ok(change) } else { Err(format!("it is about {:?}", change.path)) }
+}
+
+pub(super) fn rolled_back(value: Value, checkpoint_id: Option<CheckpointId>, done: &str) -> Read<RollbackResult> {
+    let said: RolledBack = parse::<Option<RolledBack>>(value)?.unwrap_or_default();
+    let message = if said.message.is_empty() { done.to_owned() } else { said.message };
+    Ok(RollbackResult { success: said.success, checkpoint_id, restored_files: said.restored_files, message })
+}
+
+pub(super) fn kept_at(value: Value) -> Read<Option<std::path::PathBuf>> {
+    parse(value)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text).unwrap()
+    }
+
+    #[test]
+    fn nothing_said_is_what_the_host_knows() {
+        let pending = vec![DiffEntry::new(path("a"), DiffKind::Created)];
+        let result = committed(Value::Null, pending.clone()).unwrap();
+        assert_eq!((&result.entries, &result.digest), (&pending, &digest_of(&pending)));
+        assert_eq!(change(Value::Null, &path("a"), b"xyz").unwrap().new_size, 3);
+        let back = rolled_back(Value::Null, None, "rolled back").unwrap();
+        assert!(back.success && back.message == "rolled back");
+        assert_eq!(kept_at(Value::Null).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_said_counts() {
+        let said = json!({"entries": [], "notices": [{"path": "a", "message": "m"}]});
+        let result = committed(said, vec![DiffEntry::new(path("a"), DiffKind::Created)]).unwrap();
+        assert!(result.entries.is_empty() && result.notices.len() == 1);
+        let failed = rolled_back(json!({"success": false, "message": "no"}), None, "done").unwrap();
+        assert!(!failed.success && failed.message == "no");
+    }
+
+    #[test]
+    fn entries_are_sorted_and_the_digest_is_ours() {
+        let said = json!({"digest": "made up", "entries": [
+            {"path": "b", "kind": "created"}, {"path": "a", "kind": "deleted"},
+        ]});
+        let view = difference(said).unwrap();
+        assert_eq!(view.entries[0].path, path("a"));
+        assert!(view.digest.starts_with("blake3:"));
+    }
+
+    #[test]
+    fn odd_answers_are_refused() {
+        assert!(difference(json!({"entries": [{"path": "../x", "kind": "created"}]})).is_err());
+        assert!(difference(json!([1])).is_err() && difference(json!("x")).is_err());
+        assert!(difference(json!({"entries": [{"path": "x", "kind": "exploded"}]})).is_err());
+        assert!(committed(json!(7), Vec::new()).is_err());
+        let about_b = json!({"path": "b", "kind": "created", "old_size": null, "new_size": 1});
+        assert!(change(about_b, &path("a"), b"x").unwrap_err().contains("\"b\""));
+        assert!(kept_at(json!({"a": 1})).is_err() && created(json!([])).is_err());
+    }
+}

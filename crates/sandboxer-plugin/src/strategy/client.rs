@@ -1,0 +1,233 @@
+//! A strategy that is somebody else's process.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sandboxer_core::contract::{CancelFlag, Capabilities, SandboxStrategy};
+use sandboxer_core::model::{
+    Change, CheckpointId, CommitRequest, CommitResult, DiffEntry, DiffView, OnConflict, Phase, PlanId, RelPath,
+    Resource, RollbackResult, SandboxRef,
+};
+use sandboxer_core::{Error, Result};
+use sandboxer_fs::scratch::NewWorkspace;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::answers::{self, Read};
+use super::failure::from_wire;
+use super::places::{self, Places};
+use super::refs::{self, SCRATCH};
+use crate::envelope::connection::Answer;
+use crate::envelope::plugin::{Failure, Plugin};
+
+/// The properties that name a workspace which is there already.
+const EXISTING: [&str; 2] = ["parked", "refresh"];
+
+/// The nine methods of a plugin. What it does not declare never reaches it.
+pub struct PluginStrategy {
+    pub(super) plugin: Arc<Plugin>,
+    pub(super) capabilities: Capabilities,
+    pub(super) places: Places,
+    pub(super) cancel: CancelFlag,
+}
+
+impl PluginStrategy {
+    fn name(&self) -> &str {
+        self.plugin.name()
+    }
+
+    /// Asks for what may be left half done; nothing that changes anything is.
+    fn look(&self, method: &str, params: &impl Serialize) -> Result<Answer> {
+        self.told(method, self.plugin.call(method, params, &[], Some(&self.cancel)))
+    }
+
+    fn act(&self, method: &str, params: &impl Serialize) -> Result<Value> {
+        Ok(self.told(method, self.plugin.call(method, params, &[], None))?.0)
+    }
+
+    fn told<T>(&self, method: &str, outcome: Result<T, Failure>) -> Result<T> {
+        outcome.map_err(|failure| self.error(method, failure))
+    }
+
+    pub(super) fn error(&self, method: &str, failure: Failure) -> Error {
+        match failure {
+            Failure::Told(error) => from_wire(self.name(), method, error, self.plugin.log().to_path_buf()),
+            Failure::Broken { reason, .. } => self.broken(reason),
+            Failure::Cancelled => Error::Cancelled,
+        }
+    }
+
+    fn broken(&self, reason: impl Into<String>) -> Error {
+        let log = Some(self.plugin.log().to_path_buf());
+        Error::Plugin { plugin: self.name().to_owned(), reason: reason.into(), log }
+    }
+
+    /// An answer of the wrong shape is the plugin's failure.
+    fn read_as<T>(&self, method: &str, read: Read<T>) -> Result<T> {
+        read.map_err(|why| self.broken(format!("its answer to `{method}` cannot be used: {why}")))
+    }
+
+    fn unsupported<T>(&self, what: &'static str, reason: &str) -> Result<T> {
+        Err(Error::Unsupported { strategy: self.name().to_owned(), what, reason: reason.to_owned() })
+    }
+
+    /// Makes a sandbox in a workspace that is new, or there already.
+    fn make(&self, plan: &PlanId, mut resource: Resource, workspace: PathBuf) -> Result<SandboxRef> {
+        resource.properties.insert(SCRATCH.to_owned(), json!(workspace));
+        let bare = SandboxRef::new(plan.clone(), resource.id.clone(), self.name());
+        let answer = self.plugin.call("create", &json!({"plan_id": plan, "resource": resource}), &[], Some(&self.cancel));
+        let failed = match answer {
+            Ok((value, _)) => match self.accept(value, &bare, &workspace) {
+                Ok(own) => return Ok(refs::kept(bare, &own, &workspace)),
+                Err(error) => error,
+            },
+            Err(failure @ Failure::Broken { sent: false, .. }) => return Err(self.error("create", failure)),
+            Err(failure) => self.error("create", failure),
+        };
+        // It may have made something. What it says of it now does not matter: the first failure does.
+        let half_made = refs::kept(bare, &Map::new(), &workspace);
+        let _ = self.plugin.call("cleanup", &json!({"ref": refs::for_plugin(&half_made)}), &[], None);
+        Err(failed)
+    }
+
+    /// Whether a new ref is one that people can be sent to.
+    fn accept(&self, value: Value, bare: &SandboxRef, workspace: &std::path::Path) -> Result<Map<String, Value>> {
+        let made = self.read_as("create", answers::created(value))?;
+        let about = [(made.plan_id, bare.plan_id.as_str()), (made.resource_id, bare.resource_id.as_str())];
+        if let Some((Some(other), _)) = about.iter().find(|(said, asked)| said.as_deref().is_some_and(|s| s != *asked)) {
+            return Err(self.broken(format!("its answer to `create` is about {other:?}, which nobody asked for")));
+        }
+        match made.metadata.get("path") {
+            Some(Value::String(path)) => {
+                self.places.check_path(path, workspace).map_err(|why| self.broken(why))?;
+            }
+            None if !self.capabilities.file_tree => {}
+            _ => return Err(self.broken("it declares `file_tree`, and its ref has no `path` to work in")),
+        }
+        places::keep_metadata(workspace, &made.metadata)?;
+        Ok(made.metadata)
+    }
+
+    /// Brings a sandbox back, or up to date, in the workspace that it has; in the plugin's own terms.
+    fn make_again(&self, plan: &PlanId, mut resource: Resource, key: &str, workspace: PathBuf) -> Result<SandboxRef> {
+        let own = places::kept_metadata(&workspace)?;
+        let theirs = own.get("dir").cloned().unwrap_or_else(|| json!(workspace));
+        resource.properties.insert(key.to_owned(), theirs);
+        resource.properties.insert(SCRATCH.to_owned(), json!(workspace));
+        let bare = SandboxRef::new(plan.clone(), resource.id.clone(), self.name());
+        let value = self.act("create", &json!({"plan_id": plan, "resource": resource}))?;
+        let own = self.accept(value, &bare, &workspace)?;
+        Ok(refs::kept(bare, &own, &workspace))
+    }
+
+    /// What was not declared is refused here: a plugin need not know of it.
+    fn check_request(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<()> {
+        let can = &self.capabilities;
+        let gaps = [
+            (request.phase != Phase::Whole && !can.two_phase, "commit in two phases", "it commits at once"),
+            (!request.paths.is_empty() && !can.select_paths, "commit chosen paths", "it commits everything or nothing"),
+            (!request.hunks.is_empty() && !can.select_hunks, "commit chosen hunks", "it commits whole files"),
+            (
+                request.on_conflict != OnConflict::Fail && !can.keeps_base,
+                "resolve conflicts",
+                "it does not keep what its files were made from",
+            ),
+            (request.branch.is_some() && !can.branches, "commit to branches", "what it isolates has none"),
+            (sandbox.undo().is_some() && !can.undo, "take a commit back", "it keeps nothing for that"),
+        ];
+        match gaps.iter().find(|(is_gap, ..)| *is_gap) {
+            Some((_, what, reason)) => self.unsupported(what, reason),
+            None => Ok(()),
+        }
+    }
+
+    /// What is about to be committed; refused where it is not what was reviewed. What chosen hunks come to, and what an undo or a later
+    /// phase does, the plugin alone can tell.
+    fn pending(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<Vec<DiffEntry>> {
+        if request.phase != Phase::Whole || !request.hunks.is_empty() || sandbox.undo().is_some() {
+            return Ok(Vec::new());
+        }
+        let view = self.diff(sandbox)?.select(&request.paths);
+        match &request.digest {
+            Some(expected) if *expected != view.digest => {
+                Err(Error::DigestMismatch { expected: expected.clone(), found: view.digest })
+            }
+            _ => Ok(view.entries),
+        }
+    }
+}
+
+impl SandboxStrategy for PluginStrategy {
+    fn create(&self, plan_id: &PlanId, resource: &Resource) -> Result<SandboxRef> {
+        let existing = EXISTING.into_iter().find_map(|key| Some((key, resource.properties.get(key)?.as_str()?)));
+        if let Some((key, workspace)) = existing {
+            return self.make_again(plan_id, resource.clone(), key, PathBuf::from(workspace));
+        }
+        let new: NewWorkspace = self.places.new_workspace(plan_id, resource)?;
+        let reference = self.make(plan_id, resource.clone(), new.path().to_path_buf())?;
+        new.keep();
+        Ok(reference)
+    }
+
+    fn read(&self, sandbox: &SandboxRef, path: &RelPath) -> Result<Vec<u8>> {
+        Ok(self.look("read", &json!({"ref": refs::for_plugin(sandbox), "path": path}))?.1)
+    }
+
+    fn write(&self, sandbox: &SandboxRef, path: &RelPath, content: &[u8]) -> Result<Change> {
+        let params = json!({"ref": refs::for_plugin(sandbox), "path": path});
+        let (value, _) = self.told("write", self.plugin.call("write", &params, content, None))?;
+        self.read_as("write", answers::change(value, path, content))
+    }
+
+    fn diff(&self, sandbox: &SandboxRef) -> Result<DiffView> {
+        let (value, _) = self.look("diff", &json!({"ref": refs::for_plugin(sandbox)}))?;
+        self.read_as("diff", answers::difference(value))
+    }
+
+    fn commit(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
+        self.check_request(sandbox, request)?;
+        let pending = self.pending(sandbox, request)?;
+        let value = self.act("commit", &json!({"ref": refs::for_plugin(sandbox), "request": request}))?;
+        self.read_as("commit", answers::committed(value, pending))
+    }
+
+    fn rollback(&self, sandbox: &SandboxRef) -> Result<RollbackResult> {
+        if !sandbox.scope()?.is_empty() && !self.capabilities.scoped_rollback {
+            return self.unsupported("roll back chosen paths", "it rolls back everything or nothing");
+        }
+        let value = self.act("rollback", &json!({"ref": refs::for_plugin(sandbox)}))?;
+        self.read_as("rollback", answers::rolled_back(value, None, "rolled back"))
+    }
+
+    fn checkpoint(&self, sandbox: &SandboxRef, checkpoint_id: &CheckpointId) -> Result<Option<PathBuf>> {
+        if !self.capabilities.checkpoints {
+            return self.unsupported("take a checkpoint", "it has none");
+        }
+        let params = json!({"ref": refs::for_plugin(sandbox), "checkpoint_id": checkpoint_id});
+        let value = self.act("checkpoint", &params)?;
+        self.read_as("checkpoint", answers::kept_at(value))
+    }
+
+    fn restore_checkpoint(&self, sandbox: &SandboxRef, checkpoint_id: &CheckpointId) -> Result<RollbackResult> {
+        if !self.capabilities.checkpoints {
+            return self.unsupported("restore a checkpoint", "it has none");
+        }
+        let params = json!({"ref": refs::for_plugin(sandbox), "checkpoint_id": checkpoint_id});
+        let value = self.act("restore_checkpoint", &params)?;
+        let id = Some(checkpoint_id.clone());
+        self.read_as("restore_checkpoint", answers::rolled_back(value, id, "restored"))
+    }
+
+    fn cleanup(&self, sandbox: &SandboxRef) -> Result<()> {
+        let is_part = sandbox.metadata.contains_key("part");
+        if is_part && !self.capabilities.parts {
+            return self.unsupported("clean up a part", "it cleans up everything or nothing");
+        }
+        let workspace = refs::workspace_of(sandbox)?;
+        if is_part && !workspace.exists() {
+            return Ok(());
+        }
+        self.act("cleanup", &json!({"ref": refs::for_plugin(sandbox)}))?;
+        if is_part { Ok(()) } else { sandboxer_fs::remove_tree(workspace) }
+    }
+}

@@ -1,0 +1,192 @@
+//! From an entry of the configuration to a strategy in the registry.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandboxer_core::config::{CustomStrategy, Source};
+use sandboxer_core::contract::{CancelFlag, Capabilities};
+use sandboxer_core::registry::{Declaration, StrategyEntry};
+use sandboxer_core::{Error, Result};
+use serde_json::{Value, json};
+
+use super::client::PluginStrategy;
+use super::places::Places;
+use super::python;
+use super::{STRATEGY, failure};
+use crate::envelope::log::Log;
+use crate::envelope::plugin::{Definition, Failure, Plugin, Welcome};
+use crate::envelope::process::Launch;
+
+/// How long a call may take where the configuration does not say.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What a plugin is surrounded by.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// The state directory.
+    pub home: PathBuf,
+    /// Where Python modules are looked for besides the interpreter's own places.
+    pub modules: Option<PathBuf>,
+    /// Where the settings want workspaces.
+    pub scratch: Option<PathBuf>,
+}
+
+impl Surroundings {
+    fn plugins(&self) -> PathBuf {
+        self.home.join("plugins")
+    }
+}
+
+/// A custom strategy that is not built in, as the registry takes it: nothing is started before somebody asks for it.
+pub fn declaration(name: &str, custom: &CustomStrategy, around: &Surroundings) -> Result<Declaration> {
+    check_name(name)?;
+    let verify = {
+        let (name, custom, around) = (name.to_owned(), custom.clone(), around.clone());
+        move || entry(&name, &custom, &around)
+    };
+    Ok(Declaration {
+        name: name.to_owned(),
+        origin: origin(custom),
+        resource_types: custom.resource_types.clone(),
+        verify: Arc::new(verify),
+    })
+}
+
+/// It names a file and a directory.
+fn check_name(name: &str) -> Result<()> {
+    let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+    if is_plain && !name.starts_with('.') && name.len() <= 100 {
+        return Ok(());
+    }
+    Err(Error::Usage {
+        message: format!("{name:?} is no name for a custom strategy"),
+        hint: Some("letters, digits, `_`, `-` and `.`, such as team_bucket".to_owned()),
+    })
+}
+
+fn origin(custom: &CustomStrategy) -> String {
+    match custom.source() {
+        Source::Builtin(name) => format!("{name} with other options"),
+        Source::Python { module, class } => format!("{module}:{class}"),
+        Source::Program { path, class: Some(class) } => format!("exec:{} ({class})", path.display()),
+        Source::Program { path, class: None } => format!("exec:{}", path.display()),
+    }
+}
+
+/// Starts it, and registers it if it is a strategy.
+fn entry(name: &str, custom: &CustomStrategy, around: &Surroundings) -> Result<StrategyEntry> {
+    let state = around.plugins().join(name);
+    python::make_private(&state)?;
+    let log = Log::new(&around.plugins().join(format!("{name}.log")));
+    let definition = Definition {
+        name: name.to_owned(),
+        role: &STRATEGY,
+        launch: launch(custom, around, &state)?,
+        greeting: greeting(custom, &state),
+        timeout: custom.timeout.unwrap_or(TIMEOUT),
+        log,
+    };
+    let plugin = Arc::new(Plugin::new(definition));
+    let welcome = plugin.welcome().map_err(|failure| not_registered(&plugin, failure))?.clone();
+    let mut capabilities = capabilities(&plugin, &welcome)?;
+    if !custom.resource_types.is_empty() {
+        capabilities.resource_types.clone_from(&custom.resource_types);
+    }
+    let places = Places { home: around.home.clone(), chosen: around.scratch.clone(), state };
+    let made_of = capabilities.clone();
+    Ok(StrategyEntry {
+        name: name.to_owned(),
+        summary: welcome.summary,
+        origin: origin(custom),
+        capabilities,
+        options: custom.options.clone(),
+        factory: Arc::new(move |_, _, context| {
+            Ok(Arc::new(strategy(&plugin, &made_of, &places, &context.cancel)))
+        }),
+    })
+}
+
+/// One process serves every instance.
+fn strategy(plugin: &Arc<Plugin>, can: &Capabilities, places: &Places, cancel: &CancelFlag) -> PluginStrategy {
+    PluginStrategy {
+        plugin: plugin.clone(),
+        capabilities: can.clone(),
+        places: places.clone(),
+        cancel: cancel.clone(),
+    }
+}
+
+fn launch(custom: &CustomStrategy, around: &Surroundings, state: &Path) -> Result<Launch> {
+    let mut env = custom.env.clone();
+    let (program, arguments) = match custom.source() {
+        Source::Python { .. } => {
+            env.extend(module_path(custom, around));
+            let host: OsString = python::unpacked(&around.plugins())?.into();
+            (python::interpreter(custom.python.as_deref()), vec![host])
+        }
+        Source::Program { path, .. } => (path.to_path_buf(), Vec::new()),
+        Source::Builtin(name) => return Err(Error::usage(format!("{name:?} is built in, and no plugin"))),
+    };
+    Ok(Launch { program, arguments, env, directory: state.to_path_buf() })
+}
+
+/// `PYTHONPATH` as it is, and the place for the user's own modules after it.
+fn module_path(custom: &CustomStrategy, around: &Surroundings) -> Option<(String, String)> {
+    const NAME: &str = "PYTHONPATH";
+    let own = around.modules.as_ref()?.to_str()?;
+    let present = custom.env.get(NAME).cloned().or_else(|| std::env::var(NAME).ok()).filter(|path| !path.is_empty());
+    Some((NAME.to_owned(), present.map_or(own.to_owned(), |present| format!("{present}:{own}"))))
+}
+
+fn greeting(custom: &CustomStrategy, state: &Path) -> BTreeMap<String, Value> {
+    let (module, class) = match custom.source() {
+        Source::Python { module, class } => (Some(module), Some(class)),
+        Source::Program { class, .. } => (None, class),
+        Source::Builtin(_) => (None, None),
+    };
+    [("module", json!(module)), ("class", json!(class)), ("options", json!(custom.options)), ("state", json!(state))]
+        .map(|(key, value)| (key.to_owned(), value))
+        .into()
+}
+
+fn not_registered(plugin: &Plugin, failure: Failure) -> Error {
+    let log = Some(plugin.log().to_path_buf());
+    let plugin_error = |reason| Error::Plugin { plugin: plugin.name().to_owned(), reason, log: log.clone() };
+    match failure {
+        Failure::Broken { reason, .. } => plugin_error(reason),
+        Failure::Told(error) => failure::from_wire(plugin.name(), "initialize", error, plugin.log().to_path_buf()),
+        Failure::Cancelled => Error::Cancelled,
+    }
+}
+
+/// A word that is no capability is a mistake, and so is one that its `commit` cannot live up to.
+fn capabilities(plugin: &Plugin, welcome: &Welcome) -> Result<Capabilities> {
+    let refused = |reason: String| Error::Plugin {
+        plugin: plugin.name().to_owned(),
+        reason,
+        log: Some(plugin.log().to_path_buf()),
+    };
+    let known = json!(Capabilities::default());
+    let declared = welcome.capabilities.as_object().cloned().unwrap_or_default();
+    let unknown: Vec<&str> = declared.keys().filter(|key| known.get(key).is_none()).map(String::as_str).collect();
+    if !unknown.is_empty() {
+        return Err(refused(format!("it declares what is no capability: {}", unknown.join(", "))));
+    }
+    let can: Capabilities = serde_json::from_value(Value::Object(declared))
+        .map_err(|error| refused(format!("its capabilities cannot be read: {error}")))?;
+    let takes_request = welcome.methods.get("commit").is_some_and(|shape| shape.takes(2));
+    let needs_request = [
+        (can.two_phase, "two_phase"),
+        (can.select_paths, "select_paths"),
+        (can.select_hunks, "select_hunks"),
+        (can.keeps_base, "keeps_base"),
+        (can.branches, "branches"),
+    ];
+    match needs_request.iter().find(|(declared, _)| *declared && !takes_request) {
+        Some((_, word)) => Err(refused(format!("it declares `{word}`, and its `commit` takes no request"))),
+        None => Ok(can),
+    }
+}
