@@ -58,6 +58,7 @@ pub fn capabilities() -> Capabilities {
         looks_through: false,
         refreshes: false,
         branches: false,
+        ranges: true,
         resource_types: ["fs-directory", "fs-file", "fs-mount", "git-checkout"].map(str::to_owned).to_vec(),
     }
 }
@@ -203,7 +204,7 @@ impl SandboxStrategy for CopyStrategy {
     }
 
     fn read(&self, sandbox: &SandboxRef, path: &RelPath) -> Result<Vec<u8>> {
-        self.open(sandbox)?.read(path)
+        self.open(sandbox)?.read_within(path, sandbox.range()?)
     }
 
     fn write(&self, sandbox: &SandboxRef, path: &RelPath, content: &[u8]) -> Result<Change> {

@@ -16,11 +16,9 @@ use sandboxer_core::model::{
 };
 use sandboxer_core::registry::{StrategyContext, StrategyEntry, StrategyOptions};
 use sandboxer_core::{Error, Result};
-use sandboxer_fs::content::read_all;
+use sandboxer_fs::content::read_regular;
 use sandboxer_fs::lock::ResourceLock;
-use sandboxer_fs::root::{Root, stamp_of_fd};
 use sandboxer_fs::scratch::{self, NewWorkspace};
-use sandboxer_fs::space::open_regular;
 
 use crate::options::FileOptions;
 use journal::WriteLog;
@@ -38,6 +36,7 @@ pub fn entry() -> StrategyEntry {
             isolates: false,
             scoped_rollback: true,
             checkpoints: true,
+            ranges: true,
             resource_types: ["fs-directory", "fs-file", "fs-mount"].map(str::to_owned).to_vec(),
             ..Capabilities::default()
         },
@@ -105,7 +104,7 @@ impl SandboxStrategy for NoIsolation {
     fn read(&self, sandbox: &SandboxRef, path: &RelPath) -> Result<Vec<u8>> {
         let log = self.open(sandbox)?;
         log.check_inside(path)?;
-        read_below(log.root(), path)
+        read_regular(log.root(), path, sandbox.range()?)
     }
 
     fn write(&self, sandbox: &SandboxRef, path: &RelPath, content: &[u8]) -> Result<Change> {
@@ -174,14 +173,6 @@ impl SandboxStrategy for NoIsolation {
 fn resource_of(sandbox: &SandboxRef) -> Result<PathBuf> {
     let missing = || Error::corrupt(sandbox.resource_id.as_str(), "its ref does not say where it is");
     sandbox.sandbox_path().ok_or_else(missing)
-}
-
-fn read_below(root: &Root, path: &RelPath) -> Result<Vec<u8>> {
-    let not_found = || Error::not_found("file", path.to_string());
-    let parent = root.find_parent(path)?.ok_or_else(not_found)?;
-    let fd = open_regular(&parent, path)?.ok_or_else(not_found)?;
-    let size = stamp_of_fd(&fd).map_err(|e| Error::io("examine", root.shown(path), e))?.size;
-    read_all(fd, size).map_err(|e| Error::io("read", root.shown(path), e))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
@@ -36,6 +37,8 @@ pub struct Script {
     hooks: Mutex<Vec<(String, Hook)>>,
     /// `create` falls back to this strategy.
     pub fall_back_to: Mutex<Option<String>>,
+    /// `read` answers with the whole file, whatever the range.
+    pub ignores_ranges: AtomicBool,
     /// Workspaces go here instead of the state directory.
     pub scratch: Mutex<Option<PathBuf>>,
 }
@@ -97,6 +100,7 @@ pub fn registry(script: &Arc<Script>) -> StrategyRegistry {
         checkpoints: true,
         undo: true,
         parts: true,
+        ranges: true,
         ..Capabilities::default()
     };
     for name in ["overlay", "copy_on_write", "filesystem_copy"] {
@@ -305,7 +309,15 @@ impl SandboxStrategy for Fake {
         let places = Places::new(sandbox);
         self.pass("read", &places)?;
         let at = places.tree().join(path.as_path());
-        fs::read(&at).map_err(|error| Error::io("read", at, error))
+        let content = fs::read(&at).map_err(|error| Error::io("read", at, error))?;
+        match sandbox.range()? {
+            Some(range) if !self.script.ignores_ranges.load(Ordering::Relaxed) => {
+                assert!(self.name != "none", "it declares no ranges");
+                let rest = content.into_iter().skip(range.offset as usize);
+                Ok(rest.take(range.length as usize).collect())
+            }
+            _ => Ok(content),
+        }
     }
 
     fn write(&self, sandbox: &SandboxRef, path: &RelPath, content: &[u8]) -> Result<Change> {
