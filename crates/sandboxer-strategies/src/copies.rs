@@ -137,7 +137,7 @@ pub(crate) fn reference(
 ) -> SandboxRef {
     SandboxRef::new(plan.clone(), resource.id.clone(), name)
         .with_path("path", path)
-        .with_path("base", resource.path())
+        .with("base", resource.location.as_str())
         .with_path("history", &CommitFiles::new(home).undo())
         .with_path("dir", home)
 }
@@ -151,7 +151,7 @@ pub(crate) fn home_of(sandbox: &SandboxRef) -> Result<PathBuf> {
 /// a workspace would be copied into itself.
 pub(crate) fn spec_of(resource: &Resource, mut patterns: Patterns, ours: &[PathBuf]) -> Result<Spec> {
     use std::os::unix::ffi::OsStrExt;
-    let path = resource.path();
+    let path = resource.require_path()?;
     scratch::require(path)?;
     let original = match (path.is_dir(), path.parent(), path.file_name()) {
         (true, _, _) => path.to_path_buf(),
@@ -193,9 +193,11 @@ impl SandboxStrategy for CopyStrategy {
         }
         match self.sharing_root(&spec.original) {
             Ok(root) => self.make(plan_id, resource, &root, Spec { reflink: true, ..spec }, &self.name),
-            Err(reason) if no_fallback(resource) => {
-                Err(Error::Unavailable { strategy: self.name.clone(), path: resource.path().into(), reason })
-            }
+            Err(reason) if no_fallback(resource) => Err(Error::Unavailable {
+                strategy: self.name.clone(),
+                path: (&resource.location).into(),
+                reason,
+            }),
             Err(reason) => {
                 let made = self.make(plan_id, resource, &plain, spec, FALLBACK)?;
                 Ok(made.with("fallback_reason", reason))

@@ -73,11 +73,7 @@ impl SandboxManager {
         let workspace = the_one(target, "path")?;
         self.check_open(&target.sandbox)?;
         self.bring_up(target)?;
-        workspace.sandbox_ref.sandbox_path().ok_or_else(|| Error::Unsupported {
-            strategy: workspace.sandbox_ref.strategy_name.clone(),
-            what: "give a path to work in",
-            reason: "what it isolates is not files".to_owned(),
-        })
+        workspace.require_path()
     }
 
     /// Everything that differs from the base, or the part within `paths`.

@@ -90,14 +90,15 @@ impl NoIsolation {
 
 impl SandboxStrategy for NoIsolation {
     fn create(&self, plan_id: &PlanId, resource: &Resource) -> Result<SandboxRef> {
-        scratch::require(resource.path())?;
+        let original = resource.require_path()?;
+        scratch::require(original)?;
         let root = scratch::in_state(&self.context.home);
         let new = NewWorkspace::create(&self.context.home, &root, plan_id, resource)?;
-        WriteLog::create(new.path(), resource.path())?;
+        WriteLog::create(new.path(), original)?;
         let home = new.keep();
         Ok(SandboxRef::new(plan_id.clone(), resource.id.clone(), &self.name)
-            .with_path("path", resource.path())
-            .with_path("base", resource.path())
+            .with_path("path", original)
+            .with_path("base", original)
             .with_path("dir", &home))
     }
 

@@ -123,7 +123,7 @@ impl StrictFake {
 impl SandboxStrategy for StrictFake {
     fn create(&self, plan_id: &PlanId, resource: &Resource) -> Result<SandboxRef> {
         self.calls.count("create")?;
-        let state = State::of(resource.path())?;
+        let state = State::of(resource.require_path()?)?;
         fs::create_dir_all(&self.dir).unwrap();
         let file = self.dir.join(format!("{}.json", CheckpointId::generate()));
         state.save(&file);
