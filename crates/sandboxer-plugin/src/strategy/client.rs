@@ -1,6 +1,6 @@
 //! A strategy that is somebody else's process.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sandboxer_core::contract::{CancelFlag, Capabilities, SandboxStrategy};
@@ -91,13 +91,15 @@ impl PluginStrategy {
     }
 
     /// Whether a new ref is one that people can be sent to.
-    fn accept(&self, value: Value, bare: &SandboxRef, workspace: &std::path::Path) -> Result<Map<String, Value>> {
+    fn accept(&self, value: Value, bare: &SandboxRef, workspace: &Path) -> Result<Map<String, Value>> {
         let made = self.read_as("create", answers::created(value))?;
         let about = [(made.plan_id, bare.plan_id.as_str()), (made.resource_id, bare.resource_id.as_str())];
         if let Some((Some(other), _)) = about.iter().find(|(said, asked)| said.as_deref().is_some_and(|s| s != *asked)) {
             return Err(self.broken(format!("its answer to `create` is about {other:?}, which nobody asked for")));
         }
         match made.metadata.get("path") {
+            // What does not isolate works on the resource, and says so.
+            Some(Value::String(path)) if !self.capabilities.isolates && format!("path:{path}") == bare.resource_id.as_str() => {}
             Some(Value::String(path)) => {
                 self.places.check_path(path, workspace).map_err(|why| self.broken(why))?;
             }
