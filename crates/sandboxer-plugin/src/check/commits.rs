@@ -9,18 +9,19 @@ use super::report::Verdict;
 use super::{Check, Ground, expect, expect_entries, name, told, words};
 
 const COMMITTED: &[u8] = b"committed by the check\n";
+const UNREVIEWED: &[u8] = b"changed after the review\n";
 const MINE: &[u8] = b"changed in the sandbox, too late\n";
 const THEIRS: &[u8] = b"changed by somebody else meanwhile\n";
 const NEW: &[u8] = b"\0new, and to be committed\xff";
 
 impl Check<'_> {
     pub(super) fn commits(&mut self) {
-        self.step(name::OTHER_DIGEST, &[name::DIGEST], Self::refuse_other_digest);
         self.step(name::COMMIT, &[name::WRITE], Self::commit);
         self.step(name::COMMITTED, &[name::COMMIT, name::DIFF], |check| {
             expect_entries(&check.diff(&check.sandbox()?)?, &[])?;
             Ok("what was committed differs no more".to_owned())
         });
+        self.step(name::OTHER_DIGEST, &[name::COMMIT, name::DIGEST], Self::refuse_other_digest);
     }
 
     /// A new sandbox with `content` in the first file and something in a new one, where there is room.
@@ -34,7 +35,11 @@ impl Check<'_> {
         Ok((sandbox, new))
     }
 
-    pub(super) fn commit_with(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult, String> {
+    pub(super) fn commit_with(
+        &self,
+        sandbox: &SandboxRef,
+        request: &CommitRequest,
+    ) -> Result<CommitResult, String> {
         told("commit", self.strategy.commit(sandbox, request))
     }
 
@@ -45,7 +50,11 @@ impl Check<'_> {
     }
 
     /// Expects the resource to have `content` in the first file, and nothing in the new one.
-    pub(super) fn expect_unchanged(&mut self, content: Option<&[u8]>, new: Option<&RelPath>) -> Result<(), String> {
+    pub(super) fn expect_unchanged(
+        &mut self,
+        content: Option<&[u8]>,
+        new: Option<&RelPath>,
+    ) -> Result<(), String> {
         let kept = self.kept()?;
         self.expect_real(&kept, content)?;
         new.map_or(Ok(()), |path| self.expect_real(path, None))
@@ -54,12 +63,19 @@ impl Check<'_> {
     fn refuse_other_digest(&mut self) -> Verdict {
         let kept = self.kept()?;
         let before = self.real(&kept)?;
-        let (sandbox, new) = self.changed(COMMITTED)?;
+        let (sandbox, new) = self.changed(UNREVIEWED)?;
         let digest = Some(format!("blake3:{}", "0".repeat(64)));
         match self.strategy.commit(&sandbox, &CommitRequest { digest, ..CommitRequest::default() }) {
             Err(Error::DigestMismatch { .. }) => {}
-            Err(error) => return Err(format!("expected digest_mismatch, and `commit` failed otherwise: {}", words(&error))),
-            Ok(_) => return Err("expected digest_mismatch, and what nobody has reviewed was committed".to_owned()),
+            Err(error) => {
+                return Err(format!(
+                    "expected digest_mismatch, and `commit` failed otherwise: {}",
+                    words(&error)
+                ));
+            }
+            Ok(_) => {
+                return Err("expected digest_mismatch, and what nobody has reviewed was committed".to_owned());
+            }
         }
         if self.can.isolates {
             self.expect_unchanged(before.as_deref(), new.as_ref())?;
@@ -80,7 +96,8 @@ impl Check<'_> {
         self.commit_with(&sandbox, &CommitRequest { digest, ..CommitRequest::default() })?;
         self.expect_all_real(COMMITTED, new.as_ref())?;
         self.expect_seen(&sandbox, &kept, Some(COMMITTED))?;
-        let seen = if self.bench.ground == Ground::Elsewhere { "in a fresh sandbox" } else { "looked at directly" };
+        let seen =
+            if self.bench.ground == Ground::Elsewhere { "in a fresh sandbox" } else { "looked at directly" };
         Ok(format!("the resource has it, {seen}"))
     }
 
@@ -92,8 +109,17 @@ impl Check<'_> {
             check.change_meanwhile()?;
             match check.strategy.commit(&sandbox, &CommitRequest::default()) {
                 Err(Error::Conflict { conflicts }) => check.expect_conflict_at_kept(&conflicts)?,
-                Err(error) => return Err(format!("expected conflict, and `commit` failed otherwise: {}", words(&error))),
-                Ok(_) => return Err("expected conflict, and the commit went over what somebody else wrote".to_owned()),
+                Err(error) => {
+                    return Err(format!(
+                        "expected conflict, and `commit` failed otherwise: {}",
+                        words(&error)
+                    ));
+                }
+                Ok(_) => {
+                    return Err(
+                        "expected conflict, and the commit went over what somebody else wrote".to_owned()
+                    );
+                }
             }
             check.expect_unchanged(Some(THEIRS), new.as_ref())?;
             Ok("refused with conflict, and nothing changed".to_owned())
@@ -105,14 +131,18 @@ impl Check<'_> {
         if conflicts.iter().any(|conflict| conflict.path == kept) {
             return Ok(());
         }
-        Err(format!("expected a conflict at {kept}, and it is not among the {} that were told", conflicts.len()))
+        Err(format!(
+            "expected a conflict at {kept}, and it is not among the {} that were told",
+            conflicts.len()
+        ))
     }
 
     /// By hand where that is possible, else in a second sandbox.
     fn change_meanwhile(&mut self) -> Result<(), String> {
         let kept = self.kept()?;
         if let Some(file) = self.bench.on_disk(&kept) {
-            return fs::write(&file, THEIRS).map_err(|error| format!("{} cannot be written: {error}", file.display()));
+            return fs::write(&file, THEIRS)
+                .map_err(|error| format!("{} cannot be written: {error}", file.display()));
         }
         let second = self.open()?;
         self.write(&second, &kept, THEIRS)?;
@@ -129,7 +159,9 @@ impl Check<'_> {
         let by_hand = matches!(self.bench.ground, Ground::Directory(_));
         let possible = match through || by_hand {
             true => Ok(()),
-            false => Err(format!("what is below {} stays: a strategy without files removes none", self.bench.name)),
+            false => {
+                Err(format!("what is below {} stays: a strategy without files removes none", self.bench.name))
+            }
         };
         self.step_if(possible.as_ref().copied().map_err(String::as_str), name::REMOVE, &[], |check| {
             let removed = if through { check.remove_by_commit() } else { Ok(()) };
@@ -162,7 +194,8 @@ impl Check<'_> {
             [first, ..] => Err(format!("{} of {} sandboxes: {first}", wrong.len(), made.len())),
         };
         if let (Ok(_), Ok((content, kept))) = (&verdict, before) {
-            let same = self.real_by_hand(&kept).and_then(|after| expect("the resource", after, content.as_deref()));
+            let same =
+                self.real_by_hand(&kept).and_then(|after| expect("the resource", after, content.as_deref()));
             verdict = same.and(verdict);
         }
         match made.is_empty() {
@@ -177,10 +210,13 @@ impl Check<'_> {
 
     fn cleaned(&self, sandbox: &SandboxRef) -> Result<(), String> {
         told("cleanup", self.strategy.cleanup(sandbox))?;
-        self.strategy.cleanup(sandbox).map_err(|error| format!("the second `cleanup` failed: {}", words(&error)))?;
+        self.strategy
+            .cleanup(sandbox)
+            .map_err(|error| format!("the second `cleanup` failed: {}", words(&error)))?;
         // Where nothing is isolated, the path is the resource itself.
         let path = sandbox.text("path").filter(|_| self.can.isolates);
-        let left = [path, sandbox.text("dir")].into_iter().flatten().find(|left| fs::symlink_metadata(left).is_ok());
+        let left =
+            [path, sandbox.text("dir")].into_iter().flatten().find(|left| fs::symlink_metadata(left).is_ok());
         left.map_or(Ok(()), |left| Err(format!("{left} is still there")))
     }
 }

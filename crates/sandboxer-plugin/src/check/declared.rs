@@ -13,7 +13,8 @@ const PREPARED: &[u8] = b"committed in two phases\n";
 impl Check<'_> {
     pub(super) fn declared(&mut self) {
         let declared = |is: bool, why| if is { Ok(()) } else { Err(why) };
-        let scoped = declared(self.can.scoped_rollback, "`scoped_rollback` is not declared").and(self.has_room());
+        let scoped =
+            declared(self.can.scoped_rollback, "`scoped_rollback` is not declared").and(self.has_room());
         let select = declared(self.can.select_paths, "`select_paths` is not declared").and(self.has_room());
         let phases = declared(self.can.two_phase, "`two_phase` is not declared");
         self.step_if(scoped, name::SCOPED_ROLLBACK, &[name::ROLLBACK, name::DIFF], Self::roll_back_a_part);
@@ -54,7 +55,8 @@ impl Check<'_> {
         let (sandbox, new) = self.changed(PREPARED)?;
         for phase in [Phase::Prepare, Phase::Abort, Phase::Prepare] {
             self.phase(&sandbox, phase)?;
-            self.expect_unchanged(before.as_deref(), new.as_ref()).map_err(|wrong| format!("after {phase:?}: {wrong}"))?;
+            self.expect_unchanged(before.as_deref(), new.as_ref())
+                .map_err(|wrong| format!("after {phase:?}: {wrong}"))?;
         }
         for _ in 0..2 {
             self.phase(&sandbox, Phase::Finish)?;

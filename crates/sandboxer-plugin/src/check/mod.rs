@@ -42,10 +42,10 @@ mod name {
     pub const RESTORE: &str = "restore";
     pub const ROLLBACK: &str = "rollback";
     pub const LINKS: &str = "links";
-    pub const SCOPED_ROLLBACK: &str = "scoped_rollback";
-    pub const OTHER_DIGEST: &str = "other_digest";
     pub const COMMIT: &str = "commit";
     pub const COMMITTED: &str = "committed";
+    pub const OTHER_DIGEST: &str = "other_digest";
+    pub const SCOPED_ROLLBACK: &str = "scoped_rollback";
     pub const SELECT_PATHS: &str = "select_paths";
     pub const TWO_PHASE: &str = "two_phase";
     pub const CONFLICT: &str = "conflict";
@@ -56,7 +56,8 @@ mod name {
 /// Tries everything that `strategy` promises on what `bench` holds, which has been seeded.
 pub fn check(strategy: &dyn SandboxStrategy, capabilities: &Capabilities, bench: &Bench) -> Report {
     let sheet = Sheet::new(&bench.cancel);
-    let mut check = Check { strategy, can: capabilities, bench, sheet, sandbox: None, made: Vec::new(), files: 0 };
+    let mut check =
+        Check { strategy, can: capabilities, bench, sheet, sandbox: None, made: Vec::new(), files: 0 };
     check.seed();
     check.work();
     check.commits();
@@ -160,7 +161,12 @@ impl Check<'_> {
         }
     }
 
-    fn expect_seen(&self, sandbox: &SandboxRef, path: &RelPath, expected: Option<&[u8]>) -> Result<(), String> {
+    fn expect_seen(
+        &self,
+        sandbox: &SandboxRef,
+        path: &RelPath,
+        expected: Option<&[u8]>,
+    ) -> Result<(), String> {
         expect(&format!("{path} in the sandbox"), self.seen(sandbox, path)?, expected)
     }
 
@@ -178,7 +184,10 @@ impl Check<'_> {
     }
 
     /// Looks with new eyes. What is left of that sandbox is told when everything is cleaned up.
-    fn in_fresh_sandbox<T>(&mut self, look: impl FnOnce(&Self, &SandboxRef) -> Result<T, String>) -> Result<T, String> {
+    fn in_fresh_sandbox<T>(
+        &mut self,
+        look: impl FnOnce(&Self, &SandboxRef) -> Result<T, String>,
+    ) -> Result<T, String> {
         let sandbox = self.open()?;
         let found = look(self, &sandbox);
         let _ = self.strategy.cleanup(&sandbox);
@@ -194,7 +203,8 @@ fn told<T>(method: &str, answer: sandboxer_core::Result<T>) -> Result<T, String>
 /// An error with its sources, in one line.
 fn words(error: &Error) -> String {
     let sources = std::iter::successors(std::error::Error::source(error), |inner| inner.source());
-    let parts: Vec<String> = [error.to_string()].into_iter().chain(sources.map(ToString::to_string)).collect();
+    let parts: Vec<String> =
+        [error.to_string()].into_iter().chain(sources.map(ToString::to_string)).collect();
     parts.join(": ").replace('\n', " / ")
 }
 

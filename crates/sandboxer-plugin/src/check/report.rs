@@ -79,7 +79,8 @@ impl Sheet {
         if self.cancel.is_cancelled() {
             return Some("interrupted".to_owned());
         }
-        let stands = |name: &&&str| !matches!(self.report.outcome(name), Some(Outcome::Failed | Outcome::NotTried));
+        let stands =
+            |name: &&&str| !matches!(self.report.outcome(name), Some(Outcome::Failed | Outcome::NotTried));
         needs.iter().find(|name| !stands(name)).map(|name| format!("`{name}` did not end well"))
     }
 

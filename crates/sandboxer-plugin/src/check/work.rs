@@ -80,7 +80,8 @@ impl Check<'_> {
 
     fn look_around(&mut self, kept: &RelPath) {
         let seed = self.bench.seed_content();
-        let needs: &[&str] = if self.bench.ground == Ground::Elsewhere { &[name::REF, name::SEED] } else { &[name::REF] };
+        let needs: &[&str] =
+            if self.bench.ground == Ground::Elsewhere { &[name::REF, name::SEED] } else { &[name::REF] };
         self.step(name::READ, needs, |check| {
             check.expect_seen(&check.sandbox()?, kept, Some(seed))?;
             Ok(format!("the {} bytes that were there", seed.len()))
@@ -94,7 +95,9 @@ impl Check<'_> {
         let missing = self.bench.below("missing.txt").map_err(|error| error.to_string())?;
         match self.strategy.read(&self.sandbox()?, &missing) {
             Err(Error::NotFound { .. }) => Ok("not_found, as it has to be".to_owned()),
-            Err(error) => Err(format!("expected not_found, and `read` failed otherwise: {}", super::words(&error))),
+            Err(error) => {
+                Err(format!("expected not_found, and `read` failed otherwise: {}", super::words(&error)))
+            }
             Ok(content) => Err(format!("expected not_found, found {} bytes", content.len())),
         }
     }
@@ -154,7 +157,10 @@ impl Check<'_> {
             return Err(format!("the content of {kept} is another, and the digest is still {}", digests[0]));
         }
         if digests[0] != digests[2] {
-            return Err(format!("the content is the same again, and the digest is {}, not {}", digests[2], digests[0]));
+            return Err(format!(
+                "the content is the same again, and the digest is {}, not {}",
+                digests[2], digests[0]
+            ));
         }
         Ok("another content has another digest, the same content the same".to_owned())
     }
@@ -194,7 +200,8 @@ impl Check<'_> {
         self.expect_seen(&sandbox, kept, Some(self.bench.seed_content()))?;
         new.map_or(Ok(()), |path| self.expect_seen(&sandbox, path, None))?;
         if self.sheet.is_ok(name::DIFF) {
-            expect_entries(&self.diff(&sandbox)?, &[]).map_err(|wrong| format!("after the rollback: {wrong}"))?;
+            expect_entries(&self.diff(&sandbox)?, &[])
+                .map_err(|wrong| format!("after the rollback: {wrong}"))?;
         }
         Ok("the old content is back, and nothing differs".to_owned())
     }
@@ -231,12 +238,17 @@ impl Check<'_> {
 }
 
 fn entries_of(directory: &Path) -> Result<BTreeSet<std::ffi::OsString>, String> {
-    let entries = fs::read_dir(directory).map_err(|error| format!("{} cannot be listed: {error}", directory.display()))?;
+    let entries = fs::read_dir(directory)
+        .map_err(|error| format!("{} cannot be listed: {error}", directory.display()))?;
     Ok(entries.flatten().map(|entry| entry.file_name()).collect())
 }
 
 /// A rollback that does not say that it worked did not.
 pub(super) fn done(method: &str, answer: sandboxer_core::Result<RollbackResult>) -> Result<(), String> {
     let result = told(method, answer)?;
-    if result.success { Ok(()) } else { Err(format!("`{method}` says that it did not work: {}", result.message)) }
+    if result.success {
+        Ok(())
+    } else {
+        Err(format!("`{method}` says that it did not work: {}", result.message))
+    }
 }
