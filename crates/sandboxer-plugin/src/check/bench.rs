@@ -68,7 +68,8 @@ impl Bench {
         }
     }
 
-    /// Puts the first file there, where that can be done by hand. A directory of its name must not be there yet.
+    /// Puts the first file there, where that can be done by hand. A directory of its name must not be there yet. A check of what
+    /// is not seeded begins with a commit that does it.
     ///
     /// # Errors
     /// Where it cannot be written.

@@ -65,17 +65,10 @@ impl Check<'_> {
         let before = self.real(&kept)?;
         let (sandbox, new) = self.changed(UNREVIEWED)?;
         let digest = Some(format!("blake3:{}", "0".repeat(64)));
-        match self.strategy.commit(&sandbox, &CommitRequest { digest, ..CommitRequest::default() }) {
-            Err(Error::DigestMismatch { .. }) => {}
-            Err(error) => {
-                return Err(format!(
-                    "expected digest_mismatch, and `commit` failed otherwise: {}",
-                    words(&error)
-                ));
-            }
-            Ok(_) => {
-                return Err("expected digest_mismatch, and what nobody has reviewed was committed".to_owned());
-            }
+        let answer = self.strategy.commit(&sandbox, &CommitRequest { digest, ..CommitRequest::default() });
+        let refusal = refused(answer, "digest_mismatch", "what nobody has reviewed was committed")?;
+        if !matches!(refusal, Error::DigestMismatch { .. }) {
+            return Err(otherwise("digest_mismatch", &refusal));
         }
         if self.can.isolates {
             self.expect_unchanged(before.as_deref(), new.as_ref())?;
@@ -104,26 +97,21 @@ impl Check<'_> {
     /// The resource changes between the sandbox and its commit.
     pub(super) fn conflict(&mut self) {
         let isolates = if self.can.isolates { Ok(()) } else { Err("it says that it does not isolate") };
-        self.step_if(isolates, name::CONFLICT, &[name::COMMIT], |check| {
-            let (sandbox, new) = check.changed(MINE)?;
-            check.change_meanwhile()?;
-            match check.strategy.commit(&sandbox, &CommitRequest::default()) {
-                Err(Error::Conflict { conflicts }) => check.expect_conflict_at_kept(&conflicts)?,
-                Err(error) => {
-                    return Err(format!(
-                        "expected conflict, and `commit` failed otherwise: {}",
-                        words(&error)
-                    ));
-                }
-                Ok(_) => {
-                    return Err(
-                        "expected conflict, and the commit went over what somebody else wrote".to_owned()
-                    );
-                }
-            }
-            check.expect_unchanged(Some(THEIRS), new.as_ref())?;
-            Ok("refused with conflict, and nothing changed".to_owned())
-        });
+        self.step_if(isolates, name::CONFLICT, &[name::COMMIT], Self::refuse_conflict);
+    }
+
+    fn refuse_conflict(&mut self) -> Verdict {
+        let kept = self.kept()?;
+        let before = self.real_by_hand(&kept)?;
+        let (sandbox, new) = self.changed(MINE)?;
+        self.change_meanwhile(&kept)?;
+        let answer = self.strategy.commit(&sandbox, &CommitRequest::default());
+        let refusal = refused(answer, "conflict", "it went over what somebody else wrote")?;
+        let Error::Conflict { conflicts } = refusal else { return Err(otherwise("conflict", &refusal)) };
+        self.expect_conflict_at_kept(&conflicts)?;
+        self.expect_unchanged(Some(THEIRS), new.as_ref())?;
+        before.and_then(|content| self.write_by_hand(&kept, &content)).unwrap_or(Ok(()))?;
+        Ok("refused with conflict, and nothing changed".to_owned())
     }
 
     fn expect_conflict_at_kept(&self, conflicts: &[sandboxer_core::model::Conflict]) -> Result<(), String> {
@@ -138,16 +126,19 @@ impl Check<'_> {
     }
 
     /// By hand where that is possible, else in a second sandbox.
-    fn change_meanwhile(&mut self) -> Result<(), String> {
-        let kept = self.kept()?;
-        if let Some(file) = self.bench.on_disk(&kept) {
-            return fs::write(&file, THEIRS)
-                .map_err(|error| format!("{} cannot be written: {error}", file.display()));
+    fn change_meanwhile(&mut self, kept: &RelPath) -> Result<(), String> {
+        if let Some(written) = self.write_by_hand(kept, THEIRS) {
+            return written;
         }
         let second = self.open()?;
-        self.write(&second, &kept, THEIRS)?;
+        self.write(&second, kept, THEIRS)?;
         self.commit_with(&second, &CommitRequest::default())?;
         done_with(self, &second)
+    }
+
+    fn write_by_hand(&self, path: &RelPath, content: &[u8]) -> Option<Result<(), String>> {
+        let file = self.bench.on_disk(path)?;
+        Some(fs::write(&file, content).map_err(|error| format!("{} cannot be written: {error}", file.display())))
     }
 
     /// Takes what the check has committed out of a resource that stays.
@@ -219,6 +210,15 @@ impl Check<'_> {
             [path, sandbox.text("dir")].into_iter().flatten().find(|left| fs::symlink_metadata(left).is_ok());
         left.map_or(Ok(()), |left| Err(format!("{left} is still there")))
     }
+}
+
+/// Why a commit was refused that had to be.
+fn refused(answer: sandboxer_core::Result<CommitResult>, expected: &str, otherwise: &str) -> Result<Error, String> {
+    answer.err().ok_or_else(|| format!("expected {expected}, and {otherwise}"))
+}
+
+fn otherwise(expected: &str, error: &Error) -> String {
+    format!("expected {expected}, and `commit` failed otherwise: {}", words(error))
 }
 
 /// A sandbox that is not needed any more; what is left of it is told in the end.

@@ -53,11 +53,25 @@ mod name {
     pub const CLEANUP: &str = "cleanup";
 }
 
-/// Tries everything that `strategy` promises on what `bench` holds, which has been seeded.
-pub fn check(strategy: &dyn SandboxStrategy, capabilities: &Capabilities, bench: &Bench) -> Report {
-    let sheet = Sheet::new(&bench.cancel);
-    let mut check =
-        Check { strategy, can: capabilities, bench, sheet, sandbox: None, made: Vec::new(), files: 0 };
+/// Tries everything that `strategy` promises on what `bench` holds.
+///
+/// # Errors
+/// [`Error::Unavailable`] where that is its answer to the first `create`: then nothing can be tried here.
+pub fn check(
+    strategy: &dyn SandboxStrategy,
+    capabilities: &Capabilities,
+    bench: &Bench,
+) -> sandboxer_core::Result<Report> {
+    let mut check = Check {
+        strategy,
+        can: capabilities,
+        bench,
+        sheet: Sheet::new(&bench.cancel),
+        sandbox: None,
+        made: Vec::new(),
+        files: 0,
+        unavailable: None,
+    };
     check.seed();
     check.work();
     check.commits();
@@ -65,7 +79,7 @@ pub fn check(strategy: &dyn SandboxStrategy, capabilities: &Capabilities, bench:
     check.conflict();
     check.remove();
     check.clean_up();
-    check.sheet.finish()
+    check.unavailable.map_or(Ok(check.sheet.finish()), Err)
 }
 
 /// A check under way.
@@ -80,6 +94,8 @@ struct Check<'a> {
     made: Vec<SandboxRef>,
     /// How many new files were named.
     files: usize,
+    /// Why there was no first sandbox, where that is nobody's fault.
+    unavailable: Option<Error>,
 }
 
 impl Check<'_> {
@@ -118,7 +134,13 @@ impl Check<'_> {
     /// A sandbox of the resource, which will be cleaned up.
     fn open(&mut self) -> Result<SandboxRef, String> {
         let plan = PlanId::generate();
-        let made = told("create", self.strategy.create(&plan, &self.bench.resource))?;
+        let made = self.strategy.create(&plan, &self.bench.resource).map_err(|error| {
+            let wrong = format!("`create` failed: {}", words(&error));
+            if self.made.is_empty() && matches!(error, Error::Unavailable { .. }) {
+                self.unavailable = Some(error);
+            }
+            wrong
+        })?;
         self.made.push(made.clone());
         if made.plan_id != plan || made.resource_id != self.bench.resource.id {
             return Err("its ref is about another plan or resource than it was asked for".to_owned());

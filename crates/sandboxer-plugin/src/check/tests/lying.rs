@@ -42,6 +42,7 @@ pub(super) enum Lie {
     CleanupNothing,
     CleanupOnce,
     DiesAlways,
+    Unavailable,
     InterruptedInDiff(CancelFlag),
 }
 
@@ -87,10 +88,12 @@ fn nothing_happened(checkpoint_id: Option<CheckpointId>) -> RollbackResult {
 
 impl SandboxStrategy for Lying {
     fn create(&self, plan_id: &PlanId, resource: &Resource) -> Result<SandboxRef> {
-        if matches!(self.lie, Lie::DiesAlways) {
-            return Err(died());
+        let (strategy, path) = ("lying".to_owned(), self.resource.clone());
+        match self.lie {
+            Lie::DiesAlways => Err(died()),
+            Lie::Unavailable => Err(Error::Unavailable { strategy, path, reason: "not here".to_owned() }),
+            _ => self.inner.create(plan_id, resource),
         }
-        self.inner.create(plan_id, resource)
     }
 
     fn read(&self, sandbox: &SandboxRef, path: &RelPath) -> Result<Vec<u8>> {

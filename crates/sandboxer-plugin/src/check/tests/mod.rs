@@ -8,6 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use sandboxer_core::Error;
 use sandboxer_core::contract::{CancelFlag, Capabilities, SandboxStrategy};
 use sandboxer_core::model::Resource;
 use sandboxer_core::registry::{StrategyContext, StrategyEntry};
@@ -67,7 +68,7 @@ fn checked(lie: Lie) -> Report {
     let bench = world.directory();
     let inner = world.open(&filesystem_copy::entry());
     let lying = Lying::new(inner, lie, Path::new(&bench.resource.location));
-    check(&lying, &filesystem_copy::entry().capabilities, &bench)
+    check(&lying, &filesystem_copy::entry().capabilities, &bench).unwrap()
 }
 
 #[track_caller]
@@ -92,7 +93,7 @@ fn nothing_is_left_and_the_resource_stays() {
     let world = World::new();
     let bench = world.directory();
     let entry = filesystem_copy::entry();
-    check(&*world.open(&entry), &entry.capabilities, &bench);
+    check(&*world.open(&entry), &entry.capabilities, &bench).unwrap();
     assert!(!world.is_left());
     assert!(world.dir.path().join("resource/sandboxer-check-1/kept.txt").exists());
 }
@@ -163,7 +164,7 @@ fn a_failure_stops_nothing_that_does_not_build_on_it() {
 fn what_does_not_isolate_is_not_asked_to() {
     let world = World::new();
     let bench = world.directory();
-    let report = check(&*world.open(&none::entry()), &none::entry().capabilities, &bench);
+    let report = check(&*world.open(&none::entry()), &none::entry().capabilities, &bench).unwrap();
     assert!(report.failed().is_empty() && !world.is_left(), "{report:#?}");
     let not_offered: Vec<_> =
         report.steps.iter().filter(|s| s.outcome == Outcome::NotOffered).map(|s| s.name).collect();
@@ -176,7 +177,7 @@ fn a_single_file_has_no_room_for_others() {
     let bench = world.bench(Ground::File(world.dir.path().join("resource/one.txt")));
     bench.seed().unwrap();
     let entry = filesystem_copy::entry();
-    let report = check(&*world.open(&entry), &entry.capabilities, &bench);
+    let report = check(&*world.open(&entry), &entry.capabilities, &bench).unwrap();
     assert!(report.failed().is_empty() && report.count(Outcome::NotTried) == 0, "{report:#?}");
     assert_eq!(fs::read_dir(world.dir.path().join("resource")).unwrap().count(), 1);
 }
@@ -186,7 +187,7 @@ fn what_is_elsewhere_is_looked_at_in_fresh_sandboxes() {
     let world = World::new();
     let memory = Memory::default();
     let can = Capabilities { checkpoints: true, ..Capabilities::default() };
-    let report = check(&memory, &can, &world.bench(Ground::Elsewhere));
+    let report = check(&memory, &can, &world.bench(Ground::Elsewhere)).unwrap();
     assert!(report.failed().is_empty() && report.count(Outcome::NotTried) == 0, "{report:#?}");
     assert_eq!(memory.sandboxes(), 0);
     assert!(memory.paths().iter().all(|path| path.as_bytes().starts_with(b"sandboxer-check-1/")));
@@ -198,11 +199,20 @@ fn lies_of_what_is_elsewhere_are_found_out() {
         let world = World::new();
         let can = Capabilities { checkpoints: true, ..Capabilities::default() };
         let lying = Lying::new(Arc::new(Memory::default()), lie, Path::new("/nowhere"));
-        check(&lying, &can, &world.bench(Ground::Elsewhere)).failed()
+        check(&lying, &can, &world.bench(Ground::Elsewhere)).unwrap().failed()
     };
     assert_eq!(found(Lie::CommitNothing), ["seed"]);
     assert_eq!(found(Lie::DigestConstant), ["digest"]);
     assert_eq!(found(Lie::RestoreNothing), ["restore"]);
+}
+
+#[test]
+fn what_is_not_to_be_had_here_is_no_liar() {
+    let world = World::new();
+    let bench = world.directory();
+    let lying = Lying::new(Arc::new(Memory::default()), Lie::Unavailable, Path::new("/nowhere"));
+    let refusal = check(&lying, &Capabilities::default(), &bench).unwrap_err();
+    assert!(matches!(refusal, Error::Unavailable { .. }), "{refusal}");
 }
 
 #[test]
@@ -211,7 +221,7 @@ fn what_a_check_wrote_is_taken_out_of_what_stays() {
     fs::write(world.dir.path().join("resource/own.txt"), "mine").unwrap();
     let bench = Bench { stays: true, ..world.directory() };
     let entry = filesystem_copy::entry();
-    let report = check(&*world.open(&entry), &entry.capabilities, &bench);
+    let report = check(&*world.open(&entry), &entry.capabilities, &bench).unwrap();
     assert!(report.failed().is_empty(), "{report:#?}");
     let names: Vec<_> =
         fs::read_dir(world.dir.path().join("resource")).unwrap().flatten().map(|e| e.file_name()).collect();
@@ -224,7 +234,7 @@ fn whoever_interrupts_finds_no_fault_and_everything_is_cleaned_up() {
     let bench = world.directory();
     let inner = world.open(&filesystem_copy::entry());
     let lying = Lying::new(inner, Lie::InterruptedInDiff(world.cancel.clone()), Path::new("/nowhere"));
-    let report = check(&lying, &filesystem_copy::entry().capabilities, &bench);
+    let report = check(&lying, &filesystem_copy::entry().capabilities, &bench).unwrap();
     assert!(report.failed().is_empty() && report.count(Outcome::NotTried) > 5, "{report:#?}");
     assert_eq!(report.steps.last().unwrap().outcome, Outcome::Ok);
     assert!(!world.is_left());

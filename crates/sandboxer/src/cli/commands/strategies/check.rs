@@ -20,7 +20,7 @@ use crate::cli::signals::Signals;
 use crate::cli::{Outcome, exit};
 
 /// No more lines than this of a plugin's log are quoted.
-const QUOTED_LINES: usize = 10;
+const QUOTED_LINES: usize = 6;
 
 /// Try whether a strategy does what it says
 ///
@@ -92,7 +92,10 @@ impl Args {
         if !self.yes {
             return Err(commits_to(&bench, &self.name));
         }
-        ground::seed(&bench)?;
+        // What has a history gets its first file by commit too: one that nobody committed is another matter there.
+        if !entry.capabilities.branches {
+            ground::seed(&bench)?;
+        }
         Ok(bench)
     }
 }
@@ -113,7 +116,7 @@ fn tried(entry: &StrategyEntry, place: &Place, bench: &Bench) -> sandboxer_core:
         program: std::env::current_exe().ok(),
     };
     let strategy = (entry.factory)(&entry.name, &entry.options, &context)?;
-    Ok(check(&*strategy, &entry.capabilities, bench))
+    check(&*strategy, &entry.capabilities, bench)
 }
 
 /// The log goes away with everything else, so its end is told instead of its place.
@@ -125,10 +128,11 @@ fn without_log_file(error: Error, place: &Place, name: &str) -> CliError {
     CliError::from_with_hints(&error, hints.collect())
 }
 
-/// The end of what the plugin wrote to its standard error.
+/// The end of what the plugin wrote to its standard error, without the times.
 fn quoted(place: &Place, name: &str) -> Vec<String> {
-    let mut lines = lines_of(&log_path(&place.home(), name)).unwrap_or_default();
-    lines.split_off(lines.len().saturating_sub(QUOTED_LINES))
+    let lines = lines_of(&log_path(&place.home(), name)).unwrap_or_default();
+    let last = lines.iter().skip(lines.len().saturating_sub(QUOTED_LINES));
+    last.map(|line| line.split_once(' ').map_or(line.as_str(), |(_, said)| said).to_owned()).collect()
 }
 
 fn tell(app: &mut App, entry: &StrategyEntry, report: &Report, place: &Place) -> Outcome {
