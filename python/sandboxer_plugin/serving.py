@@ -117,7 +117,7 @@ class Server:
             raise RpcError(wire.INVALID_REQUEST, "initialize was called before")
         _check_version(params)
         self.patience_seconds = _number(params, "timeout_ms", 60_000) / 1000
-        session._set_state_directory(paths.decode(params.get("state", "")))
+        session._set_state_directory(_state(params))
         options = params.get("options") or {}
         if type(options) is not dict:
             raise RpcError(wire.INVALID_PARAMS, "options must be an object")
@@ -198,6 +198,13 @@ def _number(params: Dict[str, Any], name: str, default: int) -> int:
     if type(value) is not int or value < 0:
         raise RpcError(wire.INVALID_PARAMS, f"{name} must be a number")
     return value
+
+
+def _state(params: Dict[str, Any]) -> str:
+    try:
+        return paths.decode(params.get("state", ""))
+    except ValueError as error:
+        raise RpcError(wire.INVALID_PARAMS, f"state: {error}") from None
 
 
 def _ref(params: Dict[str, Any], _content: bytes) -> SandboxRef:
