@@ -137,6 +137,8 @@ class Results(HostCase):
             ("create", "None", "must be SandboxRef or a dict, not NoneType"),
             ("create", "{'path': '/x'}", "unexpected keyword argument 'path'"),
             ("create", "{'metadata': 3}", "metadata must be a dict, not int"),
+            ("create", "{'metadata': None}", "metadata must be a dict, not NoneType"),
+            ("create", "{'metadata': {'path': 3}}", "metadata.path must be a path, not int"),
             ("create", "{'metadata': {'a': object()}}", "object has no form in JSON"),
             ("create", "{'metadata': {'a': float('nan')}}", "cannot be sent"),
             ("create", "{'metadata': {'a': '\\udcff'}}", "cannot be sent"),
@@ -152,9 +154,15 @@ class Results(HostCase):
             ("diff", "[{'path': 'a', 'kind': 'new'}]", "entries[0].kind is 'new', not one of created"),
             ("diff", "[{'path': 3, 'kind': 'created'}]", "entries[0].path must be a path, not int"),
             ("diff", "[DiffEntry('a', 'created', new={'type': 'blob'})]", "entries[0].new.type is 'blob'"),
+            ("diff", "[DiffEntry('a', None)]", "entries[0].kind is None"),
+            ("diff", "[DiffEntry(None, 'created')]", "entries[0].path must be a path, not NoneType"),
+            ("diff", "[DiffEntry('a', 'created', text=b'x')]", "entries[0].text must be text, not bytes"),
+            ("commit", "{'entries': None}", "entries must be a list, not NoneType"),
             ("commit", "True", "must be CommitResult or a dict, not bool"),
             ("commit", "CommitResult(notices=['a'])", "notices[0] must be Notice or a dict, not str"),
             ("rollback", "[]", "must be RollbackResult or a dict, not list"),
+            ("checkpoint", "'\\ud800'", "must be a path or None"),
+            ("diff", "[DiffEntry('\\ud800', 'created')]", "entries[0].path must be a path"),
             ("checkpoint", "3", "must be a path or None, not int"),
         ):
             value_at = {"properties": {"value": value}, "id": "r", "type": "t", "location": "/r"}
@@ -186,6 +194,7 @@ class Failures(HostCase):
             ("NotImplementedError()", "diff is not implemented", {"kind": "unsupported", "what": "diff"}),
             ("PermissionError(13, 'Denied', '/x')", "PermissionError: [Errno 13] Denied: '/x'", {"kind": "failed"}),
             ("ValueError('two\\nlines \\udcff')", "ValueError: two lines \ufffd", {"kind": "failed"}),
+            ("Usage('half a pair: \\ud800')", "half a pair: ?", {"kind": "usage"}),
             ("SystemExit(3)", "SystemExit: 3", {"kind": "failed"}),
             ("KeyboardInterrupt()", "KeyboardInterrupt", {"kind": "failed"}),
         ):

@@ -58,13 +58,14 @@ class Frames(HostCase):
     def test_what_is_no_request_is_refused(self):
         host = self.whole()
         for request in ([], 3, {"method": "read", "id": 1}, {"jsonrpc": "2.0", "id": 1},
-                        {"jsonrpc": "2.0", "id": [], "method": "read"}):
+                        {"jsonrpc": "2.0", "id": [], "method": "read"}, {"jsonrpc": "2.0", "id": "\ud800", "method": "read"}):
             host.send_raw(frame(json.dumps(request).encode()))
             self.assertEqual(host.receive().error["code"], wire.INVALID_REQUEST)
 
     def test_methods_and_params_that_nobody_knows_are_refused(self):
         host = self.whole()
         self.assertEqual(host.call("reed").error["code"], wire.UNKNOWN_METHOD)
+        self.assertEqual(host.call("\ud800").error["code"], wire.UNKNOWN_METHOD)
         self.assertEqual(host.call("__init__").error["code"], wire.UNKNOWN_METHOD)
         self.assertEqual(host.call("read", [1]).error["code"], wire.INVALID_PARAMS)
         self.assertEqual(host.call("read", {"path": "a"}).error["code"], wire.INVALID_PARAMS)
