@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import unittest
 from pathlib import Path
 from typing import Any, Dict, NamedTuple, Optional
@@ -74,8 +75,12 @@ class Host:
             env={**os.environ, "PYTHONPATH": directory, "PYTHONDONTWRITEBYTECODE": "1", **environment},
         )
         self._id = 0
+        # A shim that hangs fails its test; it does not hold it up.
+        self._guard = threading.Timer(120, self.process.kill)
+        self._guard.start()
 
     def close(self) -> None:
+        self._guard.cancel()
         self.process.kill()
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout, self._log):

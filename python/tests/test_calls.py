@@ -13,7 +13,8 @@ class Arguments(HostCase):
         host = self.whole("""
             def create(self, plan_id, resource):
                 assert resource["location"] == resource.location == "/r" and resource.scratch == "/s"
-                return SandboxRef(metadata={"path": resource.scratch, "seen": [plan_id, resource.type, resource["limit"]]})
+                seen = [plan_id, resource.type, resource["limit"]]
+                return SandboxRef(metadata={"path": resource.scratch, "seen": seen})
             def commit(self, ref, request):
                 raise Usage(f"{request.paths} {request.hunks} {request.phase} {request.on_conflict} {ref.operation}")
             def rollback(self, ref):
@@ -104,9 +105,10 @@ class Results(HostCase):
             forms = [
                 lambda: DiffView([DiffEntry("a", "created", new=Node(uid=1, gid=2), flags=("x",))]),
                 lambda: [DiffEntry("a", "created", new=Node(uid=1, gid=2), flags=["x"])],
-                lambda: (entry for entry in [{"path": "a", "kind": "created", "new": {"uid": 1, "gid": 2}, "flags": ["x"]}]),
-                lambda: {"digest": "mine", "entries": [{"path": "a", "kind": "created", "new": Node(uid=1, gid=2), "flags": ["x"]}]},
+                lambda: (dict(entry) for entry in [Mine.as_dict]),
+                lambda: {"digest": "mine", "entries": [Mine.as_dict]},
             ]
+            as_dict = {"path": "a", "kind": "created", "new": {"uid": 1, "gid": 2}, "flags": ["x"]}
             def diff(self, ref):
                 return self.forms.pop()()
             def commit(self, ref, request):

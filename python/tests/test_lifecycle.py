@@ -24,7 +24,8 @@ class Output(HostCase):
             def read(self, ref, path):
                 held = {os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")}
                 pipes = {place for place in held if "pipe:" in place}
-                child = subprocess.run(["sh", "-c", "for f in /proc/$$/fd/*; do readlink $f; done"], stdout=subprocess.PIPE)
+                listing = "for f in /proc/$$/fd/*; do readlink $f; done"
+                child = subprocess.run(["sh", "-c", listing], stdout=subprocess.PIPE, close_fds=False)
                 ours = [place for place in pipes if place.rpartition("/")[2] in child.stdout.decode()]
                 return f"{len(pipes) >= 2} {ours}".encode()
         """, head="import os, subprocess")
@@ -84,5 +85,6 @@ class Concurrency(HostCase):
             self.assertEqual(host.on("diff").error["message"], "SystemExit: 1")
 
     def test_one_at_a_time_is_the_main_thread(self):
-        host = self.whole("def read(self, ref, path):\n    return threading.current_thread().name.encode()", head="import threading")
+        host = self.whole("def read(self, ref, path):\n    return threading.current_thread().name.encode()",
+                          head="import threading")
         self.assertEqual(host.on("read", path="a").attachment, threading.main_thread().name.encode())
