@@ -2,6 +2,7 @@
 
 import functools
 import unittest
+import warnings
 from typing import Protocol
 
 from sandboxer_plugin import shape
@@ -44,7 +45,9 @@ class Shape(unittest.TestCase):
 
     def test_a_partial_is_described_as_it_is_called(self):
         Mine = type("Mine", (), {"read": functools.partial(lambda *given: given, 1)})
-        names = ["self", "ref", "path"] if len(Mine().read(2, 3)) == 4 else ["ref", "path"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            names = ["self", "ref", "path"] if len(Mine().read(2, 3)) == 4 else ["ref", "path"]
         described = read_of(functools.partial(eval(f"lambda a, {', '.join(names)}: 0"), 1))
         self.assertEqual(described, plain(["ref", "path"], 2))
 
