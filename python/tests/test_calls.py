@@ -190,7 +190,7 @@ class Failures(HostCase):
             ("DigestMismatch('a', 'b')", "the difference has digest b, not a",
              {"kind": "digest_mismatch", "expected": "a", "found": "b"}),
             ("Uncommittable([('p', 'a fifo')])", "cannot be committed: p",
-             {"kind": "uncommittable", "entries": [["p", "a fifo"]]}),
+             {"kind": "uncommittable", "entries": [{"path": "p", "reason": "a fifo"}]}),
             ("FileNotFoundError(2, 'No such file', '/x')", "no file '/x'", {"kind": "not_found", "what": "file", "name": "/x"}),
             ("KeyError('x')", "KeyError: 'x'", {"kind": "failed"}),
             ("NotImplementedError()", "diff is not implemented", {"kind": "unsupported", "what": "diff"}),

@@ -105,5 +105,5 @@ class Minimal(HostCase):
         os.mkfifo(self.tree / "pipe")
         self.on("write", b"ours", path="a").result
         reply = self.on("commit", request={})
-        self.assertEqual((reply.kind, reply.error["data"]["entries"][0][0]), ("uncommittable", "pipe"))
+        self.assertEqual((reply.kind, reply.error["data"]["entries"][0]["path"]), ("uncommittable", "pipe"))
         self.assertEqual(self.snapshot()["a"], "a")
