@@ -206,6 +206,9 @@ impl Plugin {
                 said.len()
             ));
         }
+        if !said.starts_with('{') {
+            return refuse("its answer to `initialize` is no object".to_owned());
+        }
         let mut welcome: Welcome = match serde_json::from_str(said) {
             Ok(welcome) => welcome,
             Err(error) => return refuse(format!("its answer to `initialize` cannot be read: {error}")),
