@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import paths
 
@@ -209,6 +209,7 @@ class Capabilities:
 
     isolates: bool = True
     file_tree: bool = False
+    faithful: bool = False
     two_phase: bool = False
     select_paths: bool = False
     select_hunks: bool = False

@@ -12,8 +12,10 @@ use serde_json::Value;
 
 /// A strategy that is honest but for what a test puts on top of it.
 const LIAR: &str = "\
+import os
+
 from minimal import MinimalStrategy
-from sandboxer_plugin import CommitResult, RollbackResult
+from sandboxer_plugin import Capabilities, CommitResult, RollbackResult, SandboxRef, trees
 
 
 class Honest(MinimalStrategy):
@@ -37,6 +39,28 @@ class DiesInDiff(MinimalStrategy):
         os._exit(7)
 
 
+class Hangs(MinimalStrategy):
+    def diff(self, ref):
+        import time
+        time.sleep(600)
+
+
+class Box(MinimalStrategy):
+    \"\"\"What is at a URL, kept in a directory that only this class knows.\"\"\"
+
+    capabilities = Capabilities(checkpoints=True, resource_types=['box'])
+
+    def create(self, plan_id, resource):
+        root, base, tree = os.environ['BOX'], *(os.path.join(resource.scratch, name) for name in ('base', 'tree'))
+        trees.mirror(root, base)
+        trees.mirror(base, tree)
+        return SandboxRef(metadata={'path': tree, 'base': root})
+
+
+class BoxOfFiles(Box):
+    capabilities = Capabilities(checkpoints=True, file_tree=True, resource_types=['box'])
+
+
 class Half:
     def create(self, plan_id, resource): ...
     def read(self, ref, path): ...
@@ -51,7 +75,8 @@ impl Strategies {
     /// A world whose configuration declares `mine`, made of `keys`; the modules are beside the configuration.
     fn with(keys: &str) -> Self {
         let world = World::new();
-        let minimal = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/strategies/minimal/minimal.py");
+        let minimal =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/strategies/minimal/minimal.py");
         world.file("config/strategies/minimal.py", fs::read(minimal).unwrap());
         world.file("config/strategies/liar.py", LIAR);
         let keys: String = keys.lines().map(|line| format!("      {line}\n")).collect();
@@ -68,7 +93,9 @@ impl Strategies {
     fn run(&self, arguments: &[&str]) -> Ran {
         let mut command = self.world.command(arguments);
         fs::create_dir_all(self.temporary()).unwrap();
-        command.env("SANDBOXER_CONFIG", self.world.path("config/config.yaml")).env("TMPDIR", self.temporary());
+        command
+            .env("SANDBOXER_CONFIG", self.world.path("config/config.yaml"))
+            .env("TMPDIR", self.temporary());
         Ran::of(command.output().unwrap())
     }
 
@@ -103,6 +130,14 @@ impl Strategies {
         let ran = self.checked(arguments);
         assert_eq!(ran.code, code, "{}{}", ran.stdout, ran.stderr);
         ran.stderr
+    }
+}
+
+#[test]
+fn help_of_every_part() {
+    let world = World::new();
+    for part in ["check", "log"] {
+        insta::assert_snapshot!(format!("help_{part}"), world.ok(&["strategies", part, "--help"]));
     }
 }
 
@@ -182,10 +217,57 @@ fn a_plugin_that_dies_is_reported_with_its_last_words() {
     let (failed, document) = strategies.failures("mine");
     // A commit asks for the difference first.
     assert_eq!(failed, ["diff", "commit"]);
-    assert!(document["log"].as_array().unwrap().iter().any(|line| line.as_str().unwrap().contains("about to")));
+    assert!(
+        document["log"].as_array().unwrap().iter().any(|line| line.as_str().unwrap().contains("about to"))
+    );
     let ran = strategies.check("mine");
     assert!(ran.stdout.contains("about to \\x1b[31mdie"), "{}", ran.stdout);
     assert!(!ran.stdout.contains('\x1b'), "{}", ran.stdout);
+}
+
+#[test]
+fn a_plugin_that_hangs_is_held_to_its_deadline() {
+    let (failed, document) = Strategies::with("module: liar:Hangs\ntimeout: 1s").failures("mine");
+    assert_eq!(failed, ["diff", "commit"]);
+    assert!(document["steps"].to_string().contains("got no answer within 1s"), "{document}");
+}
+
+/// A strategy of something at a URL, and where that is kept.
+fn boxed(class: &str) -> (Strategies, PathBuf) {
+    let strategies = Strategies::with("module: liar:Box");
+    let kept = strategies.world.path("box");
+    fs::create_dir(&kept).unwrap();
+    let keys = format!("module: liar:{class}, env: {{BOX: {}}}", kept.display());
+    let text = format!("sandbox:\n  custom_strategies:\n    mine: {{{keys}}}\n");
+    strategies.world.file("config/config.yaml", text);
+    let detect = "detect: {kind: url, schemes: [box]}";
+    let text = format!(
+        "name: box\nsummary: A box\nhandler: generic\n{detect}\ndefault_strategy: mine\nstrategies: [mine]\n"
+    );
+    strategies.world.file("config/resource-types/box.yaml", text);
+    (strategies, kept)
+}
+
+#[test]
+fn what_is_at_a_url_is_looked_at_through_the_strategy() {
+    let on = ["strategies", "check", "mine", "--on", "box://area"];
+    for (class, outcome) in [("Box", "not offered"), ("BoxOfFiles", "ok")] {
+        let (strategies, kept) = boxed(class);
+        let told = strategies.error(&on, 5);
+        assert!(told.contains("the check commits to box://area"), "{told}");
+        let ran = strategies.checked(&[&on[..], &["--yes"]].concat());
+        assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+        for (step, outcome) in [("seed", "ok"), ("untouched", "ok"), ("conflict", "ok"), ("remove", outcome)]
+        {
+            let row = ran.stdout.lines().find(|line| line.starts_with(&format!("{step} "))).unwrap();
+            assert!(row[step.len()..].trim_start().starts_with(outcome), "{row}");
+        }
+        let left = names(&kept);
+        match class {
+            "Box" => assert!(left[0].to_str().unwrap().starts_with("sandboxer-check-"), "{left:?}"),
+            _ => assert!(left.is_empty(), "{left:?}"),
+        }
+    }
 }
 
 #[test]
@@ -237,13 +319,18 @@ fn something_real_is_written_to_only_with_a_yes() {
     assert!(told.contains("the check commits to") && told.contains("--yes"), "{told}");
     let before = names(&project);
     for name in ["mine", "overlay"] {
-        let ran = strategies.checked(&["strategies", "check", name, "--on", project.to_str().unwrap(), "--yes"]);
+        let ran =
+            strategies.checked(&["strategies", "check", name, "--on", project.to_str().unwrap(), "--yes"]);
         if ran.code == 6 {
             sandboxer_testkit::skip(&format!("{name} does not work here: {}", ran.stderr.trim()));
             continue;
         }
         assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
-        assert!(ran.stdout.lines().any(|line| line.starts_with("remove ") && line.contains(" ok ")), "{}", ran.stdout);
+        assert!(
+            ran.stdout.lines().any(|line| line.starts_with("remove ") && line.contains(" ok ")),
+            "{}",
+            ran.stdout
+        );
     }
     assert_eq!(names(&project), before);
     assert_eq!(strategies.world.text("project/hello.txt"), "hello\nworld\n");
@@ -251,7 +338,13 @@ fn something_real_is_written_to_only_with_a_yes() {
     let file = project.join("hello.txt");
     let told = strategies.error(&["strategies", "check", "mine", "--on", file.to_str().unwrap(), "--yes"], 2);
     assert!(told.contains("a single file"), "{told}");
-    assert_eq!(strategies.error(&["strategies", "check", "mine", "--on", "/no/such/place", "--yes"], 4).lines().count(), 2);
+    assert_eq!(
+        strategies
+            .error(&["strategies", "check", "mine", "--on", "/no/such/place", "--yes"], 4)
+            .lines()
+            .count(),
+        2
+    );
 }
 
 #[test]
@@ -269,7 +362,8 @@ fn a_real_checkout_is_as_it_was_but_for_its_history() {
 }
 
 fn names(directory: &Path) -> Vec<std::ffi::OsString> {
-    let mut names: Vec<_> = fs::read_dir(directory).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    let mut names: Vec<_> =
+        fs::read_dir(directory).unwrap().flatten().map(|entry| entry.file_name()).collect();
     names.sort();
     names
 }
@@ -284,7 +378,8 @@ fn the_log_of_a_plugin_is_shown() {
     assert_eq!(strategies.run(&["diff", "try"]).code, 1);
     let shown = strategies.run(&["strategies", "log", "mine"]);
     assert!(shown.stdout.contains("about to \\x1b[31mdie"), "{}", shown.stdout);
-    let document: Value = serde_json::from_str(&strategies.run(&["strategies", "log", "mine", "--json"]).stdout).unwrap();
+    let document: Value =
+        serde_json::from_str(&strategies.run(&["strategies", "log", "mine", "--json"]).stdout).unwrap();
     assert!(document["lines"][0].as_str().unwrap().contains("about to"), "{document}");
     let refused = strategies.run(&["strategies", "log", "none"]);
     assert!(refused.code == 2 && refused.stderr.contains("built-in"), "{}", refused.stderr);

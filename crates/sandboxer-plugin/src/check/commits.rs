@@ -1,6 +1,7 @@
 //! Making work real, refusing to, and leaving nothing behind.
 
 use std::fs;
+use std::time::Instant;
 
 use sandboxer_core::Error;
 use sandboxer_core::model::{CommitRequest, CommitResult, DiffKind, RelPath, SandboxRef};
@@ -138,30 +139,40 @@ impl Check<'_> {
 
     fn write_by_hand(&self, path: &RelPath, content: &[u8]) -> Option<Result<(), String>> {
         let file = self.bench.on_disk(path)?;
-        Some(fs::write(&file, content).map_err(|error| format!("{} cannot be written: {error}", file.display())))
+        Some(
+            fs::write(&file, content)
+                .map_err(|error| format!("{} cannot be written: {error}", file.display())),
+        )
     }
 
-    /// Takes what the check has committed out of a resource that stays.
+    /// Takes what the check has committed out of a resource that stays, also where somebody has interrupted it.
     pub(super) fn remove(&mut self) {
         if !self.bench.stays {
             return;
         }
-        let through = self.can.file_tree && (self.can.branches || self.bench.ground == Ground::Elsewhere);
-        let by_hand = matches!(self.bench.ground, Ground::Directory(_));
-        let possible = match through || by_hand {
-            true => Ok(()),
-            false => {
-                Err(format!("what is below {} stays: a strategy without files removes none", self.bench.name))
+        let by_commit = self.can.file_tree && (self.can.branches || self.bench.ground == Ground::Elsewhere);
+        if !by_commit && self.bench.ground == Ground::Elsewhere {
+            let why =
+                format!("what is below {} stays: a strategy without files removes none", self.bench.name);
+            return self.sheet.not_offered(name::REMOVE, &why);
+        }
+        let began = Instant::now();
+        let committed = if by_commit { self.remove_by_commit() } else { Ok(()) };
+        let verdict = self.remove_by_hand().and(committed);
+        self.sheet.add(
+            name::REMOVE,
+            began,
+            verdict.map(|()| format!("{} is gone from the resource", self.bench.name)),
+        );
+    }
+
+    fn remove_by_hand(&self) -> Result<(), String> {
+        match &self.bench.ground {
+            Ground::Directory(root) => {
+                sandboxer_fs::remove_tree(&root.join(&self.bench.name)).map_err(|error| words(&error))
             }
-        };
-        self.step_if(possible.as_ref().copied().map_err(String::as_str), name::REMOVE, &[], |check| {
-            let removed = if through { check.remove_by_commit() } else { Ok(()) };
-            if let Ground::Directory(root) = &check.bench.ground {
-                let below = root.join(&check.bench.name);
-                sandboxer_fs::remove_tree(&below).map_err(|error| words(&error))?;
-            }
-            removed.map(|()| format!("{} is gone from the resource", check.bench.name))
-        });
+            _ => Ok(()),
+        }
     }
 
     fn remove_by_commit(&mut self) -> Result<(), String> {
@@ -176,7 +187,7 @@ impl Check<'_> {
 
     /// In any case: whatever was made is removed, and looked for.
     pub(super) fn clean_up(&mut self) {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let before = self.kept().and_then(|kept| Ok((self.real_by_hand(&kept)?, kept)));
         let made = std::mem::take(&mut self.made);
         let wrong: Vec<String> = made.iter().filter_map(|sandbox| self.cleaned(sandbox).err()).collect();
@@ -213,7 +224,11 @@ impl Check<'_> {
 }
 
 /// Why a commit was refused that had to be.
-fn refused(answer: sandboxer_core::Result<CommitResult>, expected: &str, otherwise: &str) -> Result<Error, String> {
+fn refused(
+    answer: sandboxer_core::Result<CommitResult>,
+    expected: &str,
+    otherwise: &str,
+) -> Result<Error, String> {
     answer.err().ok_or_else(|| format!("expected {expected}, and {otherwise}"))
 }
 

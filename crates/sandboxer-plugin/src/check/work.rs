@@ -49,7 +49,9 @@ impl Check<'_> {
         self.step(name::DIFF, &[name::WRITE], |check| check.name_what_was_written(&kept, new.as_ref()));
         self.step(name::DIGEST, &[name::DIFF], |check| check.follow_content(&kept));
         self.come_back(&kept, new.as_ref(), later.as_ref());
-        self.step(name::ROLLBACK, &[name::WRITE, name::UNTOUCHED], |check| check.throw_away(&kept, new.as_ref()));
+        self.step(name::ROLLBACK, &[name::WRITE, name::UNTOUCHED], |check| {
+            check.throw_away(&kept, new.as_ref())
+        });
         let trees = if self.can.file_tree { Ok(()) } else { Err("`file_tree` is not declared") };
         self.step_if(self.has_room().and(trees), name::LINKS, &[name::READ], Self::follow_no_link);
     }

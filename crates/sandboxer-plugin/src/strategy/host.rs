@@ -19,6 +19,7 @@ use super::{STRATEGY, failure};
 use crate::envelope::log::Log;
 use crate::envelope::plugin::{Definition, Failure, Plugin, Welcome};
 use crate::envelope::process::Launch;
+use crate::envelope::secrets::Secrets;
 
 /// How long a call may take where the configuration does not say.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -85,7 +86,8 @@ fn origin(custom: &CustomStrategy) -> String {
 fn entry(name: &str, custom: &CustomStrategy, around: &Surroundings) -> Result<StrategyEntry> {
     let state = around.plugins().join(name);
     python::make_private(&state)?;
-    let log = Log::new(&log_path(&around.home, name));
+    let secrets = Secrets::of(&custom.env);
+    let log = Log::new(&log_path(&around.home, name), secrets.clone());
     let definition = Definition {
         name: name.to_owned(),
         role: &STRATEGY,
@@ -93,6 +95,7 @@ fn entry(name: &str, custom: &CustomStrategy, around: &Surroundings) -> Result<S
         greeting: greeting(custom, &state),
         timeout: custom.timeout.unwrap_or(TIMEOUT),
         log,
+        secrets,
     };
     let plugin = Arc::new(Plugin::new(definition));
     let welcome = plugin.welcome().map_err(|failure| not_registered(&plugin, failure))?.clone();
@@ -115,7 +118,12 @@ fn entry(name: &str, custom: &CustomStrategy, around: &Surroundings) -> Result<S
 }
 
 /// One process serves every instance.
-fn strategy(plugin: &Arc<Plugin>, can: &Capabilities, places: &Places, cancel: &CancelFlag) -> PluginStrategy {
+fn strategy(
+    plugin: &Arc<Plugin>,
+    can: &Capabilities,
+    places: &Places,
+    cancel: &CancelFlag,
+) -> PluginStrategy {
     PluginStrategy {
         plugin: plugin.clone(),
         capabilities: can.clone(),
@@ -142,7 +150,8 @@ fn launch(custom: &CustomStrategy, around: &Surroundings, state: &Path) -> Resul
 fn module_path(custom: &CustomStrategy, around: &Surroundings) -> Option<(String, String)> {
     const NAME: &str = "PYTHONPATH";
     let own = around.modules.as_ref()?.to_str()?;
-    let present = custom.env.get(NAME).cloned().or_else(|| std::env::var(NAME).ok()).filter(|path| !path.is_empty());
+    let present =
+        custom.env.get(NAME).cloned().or_else(|| std::env::var(NAME).ok()).filter(|path| !path.is_empty());
     Some((NAME.to_owned(), present.map_or(own.to_owned(), |present| format!("{present}:{own}"))))
 }
 
@@ -152,9 +161,14 @@ fn greeting(custom: &CustomStrategy, state: &Path) -> BTreeMap<String, Value> {
         Source::Program { class, .. } => (None, class),
         Source::Builtin(_) => (None, None),
     };
-    [("module", json!(module)), ("class", json!(class)), ("options", json!(custom.options)), ("state", json!(state))]
-        .map(|(key, value)| (key.to_owned(), value))
-        .into()
+    [
+        ("module", json!(module)),
+        ("class", json!(class)),
+        ("options", json!(custom.options)),
+        ("state", json!(state)),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into()
 }
 
 fn not_registered(plugin: &Plugin, failure: Failure) -> Error {
@@ -162,7 +176,9 @@ fn not_registered(plugin: &Plugin, failure: Failure) -> Error {
     let plugin_error = |reason| Error::Plugin { plugin: plugin.name().to_owned(), reason, log: log.clone() };
     match failure {
         Failure::Broken { reason, .. } => plugin_error(reason),
-        Failure::Told(error) => failure::from_wire(plugin.name(), "initialize", error, plugin.log().to_path_buf()),
+        Failure::Told(error) => {
+            failure::from_wire(plugin.name(), "initialize", error, plugin.log().to_path_buf())
+        }
         Failure::Cancelled => Error::Cancelled,
     }
 }
@@ -175,8 +191,13 @@ fn capabilities(plugin: &Plugin, welcome: &Welcome) -> Result<Capabilities> {
         log: Some(plugin.log().to_path_buf()),
     };
     let known = json!(Capabilities::default());
-    let declared = welcome.capabilities.as_object().cloned().unwrap_or_default();
-    let unknown: Vec<&str> = declared.keys().filter(|key| known.get(key).is_none()).map(String::as_str).collect();
+    let declared = match &welcome.capabilities {
+        Value::Null => serde_json::Map::new(),
+        Value::Object(declared) => declared.clone(),
+        _ => return Err(refused("its capabilities are no object".to_owned())),
+    };
+    let unknown: Vec<&str> =
+        declared.keys().filter(|key| known.get(key).is_none()).map(String::as_str).collect();
     if !unknown.is_empty() {
         return Err(refused(format!("it declares what is no capability: {}", unknown.join(", "))));
     }

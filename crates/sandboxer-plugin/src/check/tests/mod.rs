@@ -231,11 +231,12 @@ fn what_a_check_wrote_is_taken_out_of_what_stays() {
 #[test]
 fn whoever_interrupts_finds_no_fault_and_everything_is_cleaned_up() {
     let world = World::new();
-    let bench = world.directory();
+    let bench = Bench { stays: true, ..world.directory() };
     let inner = world.open(&filesystem_copy::entry());
     let lying = Lying::new(inner, Lie::InterruptedInDiff(world.cancel.clone()), Path::new("/nowhere"));
     let report = check(&lying, &filesystem_copy::entry().capabilities, &bench).unwrap();
     assert!(report.failed().is_empty() && report.count(Outcome::NotTried) > 5, "{report:#?}");
     assert_eq!(report.steps.last().unwrap().outcome, Outcome::Ok);
     assert!(!world.is_left());
+    assert_eq!(fs::read_dir(world.dir.path().join("resource")).unwrap().count(), 0);
 }

@@ -102,7 +102,8 @@ impl Args {
 
 fn commits_to(bench: &Bench, name: &str) -> CliError {
     let (location, below) = (&bench.resource.location, &bench.name);
-    let message = format!("the check commits to {location}: it writes {below} there, and something may stay of it");
+    let message =
+        format!("the check commits to {location}: it writes {below} there, and something may stay of it");
     let again = format!("sandbox strategies check {} --on {} --yes", shell_word(name), shell_word(location));
     CliError::new(Kind::Refused, message).hint(format!("if it may be written to: `{again}`"))
 }
@@ -140,7 +141,15 @@ fn tell(app: &mut App, entry: &StrategyEntry, report: &Report, place: &Place) ->
     let log = if failed > 0 { quoted(place, &entry.name) } else { Vec::new() };
     if app.ui.json {
         let (strategy, origin, capabilities) = (&entry.name, &entry.origin, &entry.capabilities);
-        app.ui.document(&Document { strategy, origin, capabilities, steps: &report.steps, passed, failed, log })?;
+        app.ui.document(&Document {
+            strategy,
+            origin,
+            capabilities,
+            steps: &report.steps,
+            passed,
+            failed,
+            log,
+        })?;
     } else {
         tell_steps(app, report)?;
         app.ui.line(sentence(&output::name(&entry.name), report))?;
@@ -155,7 +164,11 @@ fn tell_steps(app: &mut App, report: &Report) -> Result<(), CliError> {
     let mut lines = text.lines();
     app.ui.line(lines.next().unwrap_or_default())?;
     for (line, step) in lines.zip(&report.steps) {
-        let shown = if step.outcome == StepOutcome::Failed { app.ui.paint(style::BAD, line) } else { line.to_owned() };
+        let shown = if step.outcome == StepOutcome::Failed {
+            app.ui.paint(style::BAD, line)
+        } else {
+            line.to_owned()
+        };
         app.ui.line(shown)?;
     }
     Ok(())
@@ -168,18 +181,29 @@ fn row(step: &Step) -> Vec<String> {
         StepOutcome::NotTried => "not tried",
         StepOutcome::NotOffered => "not offered",
     };
-    vec![step.name.to_owned(), outcome.to_owned(), step.took.as_millis().to_string(), output::sentence(&step.detail)]
+    vec![
+        step.name.to_owned(),
+        outcome.to_owned(),
+        step.took.as_millis().to_string(),
+        output::sentence(&step.detail),
+    ]
 }
 
 fn sentence(name: &str, report: &Report) -> String {
     let others = [(StepOutcome::NotTried, "not tried"), (StepOutcome::NotOffered, "not offered")];
     let others = others.map(|(outcome, word)| (report.count(outcome), word));
-    let others: String =
-        others.iter().filter(|(number, _)| *number > 0).map(|(number, word)| format!(", {number} {word}")).collect();
+    let others: String = others
+        .iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, word)| format!(", {number} {word}"))
+        .collect();
     let passed = count(report.count(StepOutcome::Ok), "step");
     match report.count(StepOutcome::Failed) {
         0 => format!("{name} does what it says: {passed} passed{others}"),
-        failed => format!("{name} does not do what it says: {} failed, {passed} passed{others}", count(failed, "step")),
+        failed => format!(
+            "{name} does not do what it says: {} failed, {passed} passed{others}",
+            count(failed, "step")
+        ),
     }
 }
 

@@ -114,8 +114,9 @@ pub fn seed(bench: &Bench) -> Result<()> {
 
 fn needs_a_resource(entry: &StrategyEntry) -> CliError {
     let (name, types) = (&entry.name, entry.capabilities.resource_types.join(", "));
-    CliError::usage(format!("{name} takes {types}, and none of that can be made up to be thrown away"))
-        .hint(format!("name one that may be written to: `sandbox strategies check {name} --on LOCATION --yes`"))
+    CliError::usage(format!("{name} takes {types}, and none of that can be made up to be thrown away")).hint(
+        format!("name one that may be written to: `sandbox strategies check {name} --on LOCATION --yes`"),
+    )
 }
 
 fn single_file(path: &Path) -> CliError {
