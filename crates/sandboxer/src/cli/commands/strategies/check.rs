@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use sandboxer::wiring;
 use sandboxer_core::Error;
+use sandboxer_core::config::Settings;
 use sandboxer_core::contract::{CancelFlag, Capabilities, NoProgress};
 use sandboxer_core::registry::{StrategyContext, StrategyEntry, StrategyRegistry};
 use sandboxer_core::resolve::choose_strategy;
@@ -15,7 +16,7 @@ use super::log::lines_of;
 use crate::cli::commands::create::location;
 use crate::cli::error::{CliError, Kind};
 use crate::cli::output::{self, count, shell_word, style, table};
-use crate::cli::session::App;
+use crate::cli::session::{App, current_dir};
 use crate::cli::signals::Signals;
 use crate::cli::{Outcome, exit};
 
@@ -65,7 +66,9 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     let signals = Signals::install().map_err(|error| Error::io("watch signals for", "/", error))?;
     // Dropped last: the plugin's process works in it.
     let place = Place::make()?;
-    let (_, registry) = super::registry(app, &place.home())?;
+    // Workspaces go away with the check, so they do not go where the user's are.
+    let settings = Settings { scratch: None, ..app.settings(&current_dir()?)? };
+    let registry = wiring::registry(&settings, &place.home(), app.places.modules().as_deref())?;
     let said = |error| without_log_file(error, &place, &args.name);
     let entry = registry.get(&args.name).map_err(said)?;
     let bench = args.bench(app, &place, &registry, entry, signals.cancel_flag())?;
@@ -87,7 +90,7 @@ impl Args {
         let types = wiring::resource_types(&app.places.type_files()?)?;
         let bench = place.on(&types, &location(on)?, cancel)?;
         let resource_type = types.get(&bench.resource.type_name)?;
-        let settings = app.settings(&crate::cli::session::current_dir()?)?;
+        let settings = app.settings(&current_dir()?)?;
         choose_strategy(Some(&entry.name), None, &bench.resource, resource_type, &settings, registry)?;
         if !self.yes {
             return Err(commits_to(&bench, &self.name));

@@ -24,7 +24,7 @@ struct Strategy {
 }
 
 pub fn run(app: &mut App) -> Outcome {
-    let (_, registry) = super::registry(app, &app.places.home)?;
+    let registry = super::registry(app)?;
     let strategies = known(&registry);
     if app.ui.json {
         app.ui.document(&Document { strategies })?;

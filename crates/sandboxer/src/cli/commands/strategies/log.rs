@@ -26,7 +26,7 @@ pub struct Args {
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
-    let (_, registry) = super::registry(app, &app.places.home)?;
+    let registry = super::registry(app)?;
     refuse_built_in(&registry, &args.name)?;
     let file = log_path(&app.places.home, &args.name);
     let lines = lines_of(&file)?;

@@ -4,7 +4,6 @@ mod list;
 mod log;
 
 use sandboxer::wiring;
-use sandboxer_core::config::Settings;
 use sandboxer_core::registry::StrategyRegistry;
 
 use crate::cli::Outcome;
@@ -41,9 +40,8 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     }
 }
 
-/// The settings here, and every strategy with its state in `home`.
-fn registry(app: &App, home: &std::path::Path) -> Result<(Settings, StrategyRegistry), CliError> {
+/// Every strategy, as the settings here have them.
+fn registry(app: &App) -> Result<StrategyRegistry, CliError> {
     let settings = app.settings(&current_dir()?)?;
-    let registry = wiring::registry(&settings, home, app.places.modules().as_deref())?;
-    Ok((settings, registry))
+    Ok(wiring::registry(&settings, &app.places.home, app.places.modules().as_deref())?)
 }
