@@ -1,0 +1,271 @@
+"""The loop: a frame in, a call, a frame out."""
+
+from __future__ import annotations
+
+import base64
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from . import loading, paths, results, session, shape, streams, wire
+from .failures import failure, from_exception, log
+from .models import PATH_KEYS, CommitRequest, HunkSelection, Resource, SandboxRef
+from .wire import RpcError
+
+PROTOCOL = 1
+ROLE = "strategy"
+
+Call = Tuple[Callable[..., Any], List[Callable[[Dict[str, Any], bytes], Any]], Callable[[Any], results.Answer]]
+
+
+def main() -> int:
+    """Serves standard input until it ends."""
+    pipes = streams.take_over()
+    server = Server(pipes.sink_fd)
+    streams.watch_for_the_end(pipes.source_fd, lambda: server.patience_seconds)
+    try:
+        return server.serve(wire.Reader(pipes.source))
+    except BrokenPipeError:
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+class Server:
+    """One plugin and its connection."""
+
+    def __init__(self, sink_fd: int) -> None:
+        self.patience_seconds = 60.0
+        self._sink_fd = sink_fd
+        self._writing = threading.Lock()
+        self._calls: Dict[str, Call] = {}
+        self._is_initialized = False
+        self._pool: Optional[ThreadPoolExecutor] = None
+
+    def serve(self, reader: wire.Reader) -> int:
+        """Answers until the input ends; calls that are under way are finished first."""
+        try:
+            while True:
+                frame = reader.next()
+                if frame is None:
+                    return 0
+                self._receive(frame)
+        except wire.FrameError as error:
+            self._send_error(None, RpcError(wire.PARSE_ERROR, f"no frame: {error}"))
+            return 1
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown(wait=True)
+
+    def _receive(self, frame: wire.Frame) -> None:
+        request_id = None
+        try:
+            request = wire.parse(frame.message)
+            method, request_id = _envelope(request)
+            if "id" not in request:
+                return
+            params = request.get("params", {})
+            if type(params) is not dict:
+                raise RpcError(wire.INVALID_PARAMS, "params must be an object")
+            run = self._initialize if method == "initialize" else self._find(method)
+        except RpcError as error:
+            return self._send_error(request_id, error)
+        if self._pool is None or method == "initialize":
+            self._run(request_id, method, run, params, frame.attachment)
+        else:
+            self._pool.submit(self._run_in_pool, request_id, method, run, params, frame.attachment)
+
+    def _find(self, method: str) -> Callable[[Dict[str, Any], bytes], results.Answer]:
+        if method not in shape.CALLS:
+            raise RpcError(wire.UNKNOWN_METHOD, f"no method {paths.readable(method)!r}")
+        call = self._calls.get(method)
+        if call is None:
+            raise RpcError(wire.INVALID_REQUEST, f"{method} before a strategy was made by initialize")
+        return lambda params, content: _perform(method, call, params, content)
+
+    def _run_in_pool(self, *call: Any) -> None:
+        try:
+            self._run(*call)
+        except OSError:
+            # Nobody reads the answers any more.
+            os._exit(1)
+
+    def _run(self, request_id: Any, method: str, run: Callable[..., Any], params: Dict[str, Any], content: bytes) -> None:
+        try:
+            answer = run(params, content)
+            message = _message(method, request_id, answer.result)
+        except BaseException as error:
+            return self._send_error(request_id, from_exception(error, method))
+        self._send(message, answer.attachment)
+
+    def _send(self, message: bytes, attachment: Optional[memoryview] = None) -> None:
+        with self._writing:
+            wire.send(self._sink_fd, message, attachment)
+
+    def _send_error(self, request_id: Any, error: RpcError) -> None:
+        answer = {"jsonrpc": "2.0", "id": request_id, "error": error.to_json()}
+        try:
+            message = wire.to_bytes(answer)
+        except (TypeError, ValueError) as broken:
+            answer["error"] = failure(f"an error that cannot be sent: {broken}").to_json()
+            message = wire.to_bytes(answer)
+        self._send(message)
+
+    def _initialize(self, params: Dict[str, Any], _content: bytes) -> results.Answer:
+        if self._is_initialized:
+            raise RpcError(wire.INVALID_REQUEST, "initialize was called before")
+        _check_version(params)
+        self.patience_seconds = _number(params, "timeout_ms", 60_000) / 1000
+        session._set_state_directory(paths.decode(params.get("state", "")))
+        options = params.get("options") or {}
+        if type(options) is not dict:
+            raise RpcError(wire.INVALID_PARAMS, "options must be an object")
+        loaded = loading.load(_text(params, "module"), _text(params, "class"), options)
+        return results.Answer(self._adopt(loaded))
+
+    def _adopt(self, loaded: loading.Loaded) -> Dict[str, Any]:
+        at_once = loading.concurrency(loaded)
+        description = {
+            "protocol": PROTOCOL,
+            "role": ROLE,
+            "methods": loaded.methods,
+            "capabilities": loading.capabilities(loaded),
+            "summary": paths.readable(loading.summary(loaded)),
+            "concurrency": at_once,
+        }
+        wire.to_bytes(description)
+        self._calls = {name: _call(loaded, name) for name in loading.calls(loaded)}
+        self._is_initialized = True
+        if at_once > 1:
+            self._pool = ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="call")
+        return description
+
+
+def _envelope(request: Any) -> Tuple[str, Any]:
+    """The method and the id of a request."""
+    if type(request) is not dict or request.get("jsonrpc") != "2.0":
+        raise RpcError(wire.INVALID_REQUEST, "the message is no JSON-RPC 2.0 request")
+    method, request_id = request.get("method"), request.get("id")
+    if type(method) is not str or type(request_id) not in (int, str, float, type(None)):
+        raise RpcError(wire.INVALID_REQUEST, "a request has a method and an id")
+    return method, request_id
+
+
+def _check_version(params: Dict[str, Any]) -> None:
+    for name, known in (("protocol", PROTOCOL), ("role", ROLE)):
+        if params.get(name) != known:
+            raise failure(f"{name} {params.get(name)!r} is not spoken here, only {known!r}", "unsupported", what=name)
+
+
+def _call(loaded: loading.Loaded, name: str) -> Call:
+    count = shape.accepted(loaded.methods[name], name)
+    return getattr(loaded.instance, name), ARGUMENTS[name][:count], results.BY_METHOD[name]
+
+
+def _perform(method: str, call: Call, params: Dict[str, Any], content: bytes) -> results.Answer:
+    function, arguments, convert = call
+    try:
+        values = [argument(params, content) for argument in arguments]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RpcError(wire.INVALID_PARAMS, paths.readable(f"{method}: {type(error).__name__}: {error}")) from None
+    value = function(*values)
+    try:
+        return convert(value)
+    except results.WrongResult as wrong:
+        if hasattr(value, "close") and hasattr(value, "cr_code"):
+            value.close()
+        raise failure(f"{method}: {wrong}") from None
+
+
+def _message(method: str, request_id: Any, result: Any) -> bytes:
+    try:
+        return wire.to_bytes({"jsonrpc": "2.0", "id": request_id, "result": result})
+    except (TypeError, ValueError, RecursionError) as error:
+        log(error)
+        raise failure(f"{method}: the result cannot be sent: {error}") from None
+
+
+def _text(params: Dict[str, Any], name: str) -> str:
+    value = params.get(name)
+    if type(value) is not str or not value:
+        raise RpcError(wire.INVALID_PARAMS, f"{name} must be text")
+    return value
+
+
+def _number(params: Dict[str, Any], name: str, default: int) -> int:
+    value = params.get(name, default)
+    if type(value) is not int or value < 0:
+        raise RpcError(wire.INVALID_PARAMS, f"{name} must be a number")
+    return value
+
+
+def _ref(params: Dict[str, Any], _content: bytes) -> SandboxRef:
+    fields = _known(params["ref"], _REF_FIELDS)
+    fields["metadata"] = _with_places(fields.get("metadata", {}))
+    return SandboxRef(**fields)
+
+
+def _resource(params: Dict[str, Any], _content: bytes) -> Resource:
+    fields = _known(params["resource"], _RESOURCE_FIELDS)
+    fields["properties"] = _with_places(fields.get("properties", {}))
+    return Resource(**fields)
+
+
+def _with_places(values: Dict[str, Any]) -> Dict[str, Any]:
+    for key in PATH_KEYS:
+        if type(values.get(key)) is str:
+            values[key] = paths.decode(values[key])
+    return values
+
+
+def _request(params: Dict[str, Any], _content: bytes) -> CommitRequest:
+    fields = _known(params.get("request") or {}, _REQUEST_FIELDS)
+    fields["paths"] = [paths.decode_relative(path) for path in fields.get("paths", ())]
+    fields["hunks"] = [_hunk(hunk) for hunk in fields.get("hunks", ())]
+    return CommitRequest(**fields)
+
+
+def _hunk(value: Dict[str, Any]) -> HunkSelection:
+    patch = value["patch"]
+    exact = base64.b64decode(patch["b64"], validate=True) if type(patch) is dict else patch.encode("utf-8")
+    return HunkSelection(paths.decode_relative(value["path"]), exact)
+
+
+def _known(value: Dict[str, Any], names: Any) -> Dict[str, Any]:
+    """Without what a later version of the host may add."""
+    return {name: part for name, part in value.items() if name in names}
+
+
+_REF_FIELDS = frozenset(SandboxRef.__dataclass_fields__)
+_RESOURCE_FIELDS = frozenset(Resource.__dataclass_fields__)
+_REQUEST_FIELDS = frozenset(CommitRequest.__dataclass_fields__)
+
+
+def _path(params: Dict[str, Any], _content: bytes) -> str:
+    return paths.decode_relative(params["path"])
+
+
+def _content(_params: Dict[str, Any], content: bytes) -> bytes:
+    return content
+
+
+def _plan_id(params: Dict[str, Any], _content: bytes) -> str:
+    return _text(params, "plan_id")
+
+
+def _checkpoint_id(params: Dict[str, Any], _content: bytes) -> str:
+    return _text(params, "checkpoint_id")
+
+
+ARGUMENTS: Dict[str, List[Callable[[Dict[str, Any], bytes], Any]]] = {
+    "create": [_plan_id, _resource],
+    "read": [_ref, _path],
+    "write": [_ref, _path, _content],
+    "diff": [_ref],
+    "commit": [_ref, _request],
+    "rollback": [_ref],
+    "checkpoint": [_ref, _checkpoint_id],
+    "restore_checkpoint": [_ref, _checkpoint_id],
+    "cleanup": [_ref],
+}
