@@ -1,0 +1,197 @@
+"""What lies at which path of a container, and how two containers differ."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import stat
+import tarfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Dict, Iterable, List, Optional, Set, Tuple
+
+from sandboxer_plugin import DiffEntry, Failed, Node, Refused, text_diff
+
+from container_engine import Engine
+
+TEXT_LIMIT = 256 << 10
+"""Larger files are shown by size and digest alone."""
+READ_LIMIT = 64 << 20
+"""A content that is handed over as a whole may be as large as this."""
+AT_ONCE = 8
+_PIECE = 1 << 20
+_XATTR = "SCHILY.xattr."
+_TYPES = {tarfile.REGTYPE: "file", tarfile.AREGTYPE: "file", tarfile.DIRTYPE: "directory", tarfile.SYMTYPE: "symlink",
+          tarfile.FIFOTYPE: "fifo", tarfile.CHRTYPE: "device", tarfile.BLKTYPE: "device"}
+COMMITTABLE = ("file", "directory", "symlink")
+
+
+class Tree:
+    """The files of one container. Follows no link, neither at the end of a path nor on the way."""
+
+    def __init__(self, engine: Engine, container: str) -> None:
+        self.engine, self.container = engine, container
+        self._directories: Set[str] = set()
+
+    def node(self, path: str) -> Optional[Node]:
+        """What is at a path; `None` where nothing is, or where a parent is no directory."""
+        if not self.is_reachable(path):
+            return None
+        with self.engine.archive(self.container, path) as archive:
+            return archive and _node(archive, archive.next())
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a directory is there; that one was is remembered."""
+        if path not in self._directories:
+            with self.engine.archive(self.container, path) as archive:
+                member = archive and archive.next()
+                if member is None or not member.isdir():
+                    return False
+            self._directories.add(path)
+        return True
+
+    def is_reachable(self, path: str) -> bool:
+        """Whether every directory above a path is one."""
+        return all(self.is_directory(parent) for parent in parents(path))
+
+    def missing_parents(self, path: str) -> List[str]:
+        """The directories above a path that are not there, topmost first; one that is something else is refused."""
+        for index, parent in enumerate(above := parents(path)):
+            if self.is_directory(parent):
+                continue
+            if self.node(parent) is not None:
+                raise Refused(f"{parent} is no directory, so {path} cannot be below it")
+            return above[index:]
+        return []
+
+    def content(self, path: str) -> Tuple[Optional[Node], bytes]:
+        """A regular file with its content; other things are refused."""
+        if not self.is_reachable(path):
+            return None, b""
+        with self.engine.archive(self.container, path) as archive:
+            member = archive and archive.next()
+            if member is None:
+                return None, b""
+            if not member.isreg():
+                raise Refused(f"{path} is no regular file")
+            if member.size > READ_LIMIT:
+                raise Refused(f"{path} has {member.size} bytes; up to {READ_LIMIT} are read at once")
+            content = archive.extractfile(member).read()
+            return _plain(member, _digest(content)), content
+
+    def below(self, path: str) -> List[str]:
+        """Every path below a directory."""
+        with self.engine.archive(self.container, path) as archive:
+            # Names in the archive start with the directory's own.
+            names = [member.name.rstrip("/").partition("/")[2] for member in archive or ()]
+        return [f"{path}/{name}" for name in names if name]
+
+    def put(self, archive: tarfile.TarFile, path: str) -> None:
+        """Adds what is at a path to an archive, under its whole path; of a directory, itself alone."""
+        with self.engine.archive(self.container, path) as source:
+            member = source and source.next()
+            if member is None:
+                raise Failed(f"/{path} has gone from container {self.container}")
+            member.name = path
+            archive.addfile(member, source.extractfile(member) if member.isreg() else None)
+
+
+def differences(old: Tree, new: Tree, touched: Iterable[str]) -> List[DiffEntry]:
+    """How two containers differ, if they differ at no other paths than those, and below them where directories came or went."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        done: Dict[str, Optional[DiffEntry]] = {}
+        waiting = set(touched)
+        while waiting:
+            found = list(pool.map(lambda path: (path, _difference(old, new, path)), sorted(waiting)))
+            done.update(found)
+            changed = [entry for _, entry in found if entry]
+            waiting = {path for entry in changed for path in _further(old, new, entry)} - set(done)
+    return [done[path] for path in sorted(done) if done[path]]
+
+
+def _difference(old: Tree, new: Tree, path: str) -> Optional[DiffEntry]:
+    before, after = old.node(path), new.node(path)
+    if before == after:
+        return None
+    kind = _kind(before, after)
+    text = _text(old, new, path, before, after) if kind != "metadata" else None
+    sides = [node for node in (before, after) if node and node.type == "file"]
+    return DiffEntry(path, kind, old=before, new=after, text=text, binary=bool(sides) and text is None and kind != "metadata",
+                     refused=_refusal(before, after), flags=["setuid"] if after and after.mode & 0o6000 else [])
+
+
+def _kind(before: Optional[Node], after: Optional[Node]) -> str:
+    if before is None or after is None:
+        return "created" if before is None else "deleted"
+    if before.type != after.type:
+        return "type"
+    same = (before.digest, before.target) == (after.digest, after.target)
+    return "metadata" if same else "modified"
+
+
+def _further(old: Tree, new: Tree, entry: DiffEntry) -> List[str]:
+    """The engine names a directory that is gone, and nothing that was in it."""
+    was = entry.old is not None and entry.old.type == "directory"
+    is_now = entry.new is not None and entry.new.type == "directory"
+    if was == is_now:
+        return []
+    return old.below(entry.path) if was else new.below(entry.path)
+
+
+def _text(old: Tree, new: Tree, path: str, before: Optional[Node], after: Optional[Node]) -> Optional[str]:
+    sides = [node for node in (before, after) if node]
+    if any(node.type != "file" or node.size > TEXT_LIMIT for node in sides):
+        return None
+    entry = text_diff(path, before and old.content(path)[1], after and new.content(path)[1])
+    return entry and entry.text
+
+
+def _refusal(before: Optional[Node], after: Optional[Node]) -> Optional[str]:
+    odd = [node.type for node in (before, after) if node and node.type not in COMMITTABLE]
+    return f"a {odd[0]} cannot be copied between containers" if odd else None
+
+
+def _node(archive: tarfile.TarFile, member: Optional[tarfile.TarInfo]) -> Optional[Node]:
+    if member is None:
+        return None
+    digest = None
+    if member.isreg():
+        hasher, stream = hashlib.sha256(), archive.extractfile(member)
+        for piece in iter(lambda: stream.read(_PIECE), b""):
+            hasher.update(piece)
+        digest = "sha256:" + hasher.hexdigest()
+    return _plain(member, digest)
+
+
+def _plain(member: tarfile.TarInfo, digest: Optional[str]) -> Node:
+    """Times are left out: they differ between snapshots of one state."""
+    attributes = sorted((key, value) for key, value in member.pax_headers.items() if key.startswith(_XATTR))
+    return Node(type=_TYPES.get(member.type, "other"), mode=stat.S_IMODE(member.mode), uid=member.uid, gid=member.gid,
+                size=member.size if member.isreg() else 0, digest=digest, target=member.linkname or None,
+                xattrs=_digest(repr(attributes).encode()) if attributes else None)
+
+
+def _digest(content: bytes) -> str:
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def new_file(path: str, content: bytes, like: Optional[Node]) -> Tuple[tarfile.TarInfo, io.BytesIO]:
+    """A member for an archive: a file with that content, owned and permitted as the one it replaces."""
+    member = tarfile.TarInfo(path)
+    member.size, member.mode = len(content), like.mode if like else 0o644
+    member.uid, member.gid = (like.uid, like.gid) if like else (0, 0)
+    member.mtime = time.time()
+    return member, io.BytesIO(content)
+
+
+def new_directory(path: str) -> tarfile.TarInfo:
+    """A member for an archive: a directory that everybody may look into."""
+    member = tarfile.TarInfo(path)
+    member.type, member.mode, member.mtime = tarfile.DIRTYPE, 0o755, time.time()
+    return member
+
+
+def parents(path: str) -> List[str]:
+    """The directories above a path, topmost first."""
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]

@@ -1,0 +1,219 @@
+"""One sandbox over one container, as it is during one call.
+
+There are two containers of its own beside the original: the *sandbox*, which its user works in, and the *base*, which is never
+started and has every file as the original had it. All their names and images carry one label. What there is at present is
+written down in the sandbox's scratch directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import replace
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Set
+
+from sandboxer_plugin import Conflict, Conflicts, DiffEntry, Failed, Node, NotFound, Refused, Uncommittable
+
+from container_engine import Engine
+from container_tree import Tree, differences, parents
+
+LABEL = "sandboxer.sandbox"
+MOST_NAMES = 200
+"""So many paths are removed by one command."""
+ENGINES_OWN = ("dev", "proc", "sys", "etc/hosts", "etc/hostname", "etc/resolv.conf", ".dockerenv")
+"""What the engine puts over the files of every container that runs."""
+
+
+class Workspace:
+    """The sandbox that a ref stands for."""
+
+    def __init__(self, engine: Engine, metadata: Dict[str, Any], scratch: str, network: str) -> None:
+        self.engine, self.network = engine, network
+        self.sandbox, self.original, self.mounts = metadata["sandbox"], metadata["original"], metadata["mounts"]
+        self.labels = {**{key: "" for key in metadata["labels"]}, LABEL: self.sandbox}
+        self._file = os.path.join(scratch, "containers.json")
+        self.state: Dict[str, Any] = {}
+
+    def begin(self, running: bool) -> None:
+        """Makes the base and the sandbox of the original as it is now."""
+        image = self.snapshot(self.original, "base")
+        base = self._make(image)
+        self.state = {"base": base, "image": image, "running": running, "touched": [], "checkpoints": {}, "committing": None}
+        self.state["sandbox"] = self._make(image)
+        self.save()
+        self._bring_up()
+
+    def load(self) -> "Workspace":
+        """Reads what there is, and takes back a commit that was killed."""
+        try:
+            with open(self._file, encoding="utf-8") as file:
+                self.state = json.load(file)
+        except FileNotFoundError:
+            raise NotFound("sandbox", self.sandbox) from None
+        if self.state["committing"]:
+            self._recover()
+        return self
+
+    def save(self) -> None:
+        """Writes down what there is, all of it or nothing."""
+        with open(self._file + ".new", "w", encoding="utf-8") as file:
+            json.dump(self.state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(self._file + ".new", self._file)
+
+    def tree(self) -> Tree:
+        """The files that the sandbox's user sees."""
+        return Tree(self.engine, self.state["sandbox"])
+
+    def check(self, path: str) -> None:
+        """Refuses what is no file of the container itself."""
+        if self._is_outside(path):
+            raise Refused(f"/{path} lies in a mount, which is not isolated")
+
+    def snapshot(self, container: str, name: str) -> str:
+        """An image of a container under a tag of this sandbox."""
+        return self.engine.snapshot(container, f"sandboxer/{self.sandbox.lower()}:{name}", {LABEL: self.sandbox})
+
+    def checkpoint(self, name: str) -> None:
+        """Keeps the sandbox as it is."""
+        tag = "checkpoint-" + hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        self.state["checkpoints"][name] = self.snapshot(self.state["sandbox"], tag)
+        self.save()
+
+    def differences(self, current: Optional[Tree] = None) -> List[DiffEntry]:
+        """How the sandbox, or a snapshot of it, differs from the base."""
+        base, original = Tree(self.engine, self.state["base"]), Tree(self.engine, self.original)
+        found = differences(base, current or self.tree(), self._touched())
+        made = {entry.path for entry in found if entry.new and entry.new.type == "directory"}
+        return [self._judged(entry, original, made) for entry in found]
+
+    def recreate(self, image: str) -> int:
+        """Puts a container of that image in the sandbox's place; how many entries that changed."""
+        old, new = self.state["sandbox"], self._make(image)
+        self.state["touched"] = self._touched()
+        changed = len(differences(Tree(self.engine, old), Tree(self.engine, new), self.state["touched"]))
+        self.state["sandbox"] = new
+        self.save()
+        self.engine.remove(old)
+        self._bring_up()
+        return changed
+
+    def commit(self) -> List[DiffEntry]:
+        """Copies what differs into the original. It is taken from a snapshot, which becomes the base."""
+        image = self.snapshot(self.state["sandbox"], "commit")
+        snapshot = self._make(image)
+        try:
+            entries = self.differences(Tree(self.engine, snapshot))
+            _check(entries)
+        except Exception:
+            self.engine.remove(snapshot)
+            self.engine.remove_images([image])
+            raise
+        self._write_down(snapshot, [entry.path for entry in entries])
+        try:
+            self._apply(Tree(self.engine, snapshot), entries)
+        except Exception:
+            self._take_back(entries)
+            self._forget_commit(snapshot)
+            raise
+        before = self.state["base"]
+        self.state.update(base=snapshot, image=image, touched=self._touched())
+        self._forget_commit(before)
+        return entries
+
+    def _write_down(self, snapshot: str, paths: List[str]) -> None:
+        self.state["committing"] = {"snapshot": snapshot, "paths": paths}
+        self.save()
+
+    def _forget_commit(self, container: str) -> None:
+        """The commit is over, and so is the use of one container."""
+        self.state["committing"] = None
+        self.save()
+        self.engine.remove(container)
+
+    def _recover(self) -> None:
+        """Takes back what a process that was killed had copied. What is neither as it was nor as it was to be, somebody
+        else has changed since: it is left alone."""
+        under_way = self.state["committing"]
+        base, snapshot = Tree(self.engine, self.state["base"]), Tree(self.engine, under_way["snapshot"])
+        original = Tree(self.engine, self.original)
+        entries = differences(base, snapshot, under_way["paths"])
+        self._take_back([entry for entry in entries if original.node(entry.path) == entry.new])
+        self._forget_commit(under_way["snapshot"])
+
+    def _take_back(self, entries: Sequence[DiffEntry]) -> None:
+        inverse = [replace(entry, old=entry.new, new=entry.old) for entry in entries]
+        try:
+            self._apply(Tree(self.engine, self.state["base"]), inverse)
+        except Failed as error:
+            # What was to be done stays written down: the next call tries again.
+            raise Failed(f"a commit failed, and could not be taken back yet: {error}") from None
+
+    def _apply(self, source: Tree, entries: Sequence[DiffEntry]) -> None:
+        """Makes the original like `source` at the entries' paths. Removal comes first: it may need what is not there."""
+        gone = [e.path for e in entries if e.old and (e.new is None or e.new.type != e.old.type)]
+        topmost = [path for path in gone if not any(path.startswith(other + "/") for other in gone)]
+        for at in range(0, len(topmost), MOST_NAMES):
+            names = ["/" + path for path in topmost[at:at + MOST_NAMES]]
+            self.engine.execute(self.original, "rm", "-rf", "--", *names)
+        present = sorted(entry.path for entry in entries if entry.new)
+        if present:
+            with self.engine.unpack(self.original) as archive:
+                for path in present:
+                    source.put(archive, path)
+
+    def _judged(self, entry: DiffEntry, original: Tree, made: Set[str]) -> DiffEntry:
+        """The entry, with what stands against committing it."""
+        # A link where a directory was would lead the copy elsewhere.
+        placed = all(parent in made or original.is_directory(parent) for parent in parents(entry.path))
+        moved = original.node(entry.path) != entry.old or (entry.new is not None and not placed)
+        outside = "it lies in a mount of the original" if self._is_outside(entry.path) else None
+        return replace(entry, moved=moved, refused=entry.refused or outside)
+
+    def _is_outside(self, path: str) -> bool:
+        return any(path == top or path.startswith(top + "/") for top in (*ENGINES_OWN, *self.mounts))
+
+    def _touched(self) -> List[str]:
+        """Every path at which any state of this sandbox may differ from another."""
+        return sorted({*self.state["touched"], *self.engine.changed(self.state["sandbox"])} - set(ENGINES_OWN))
+
+    def _make(self, image: str) -> str:
+        """A container like the original, but alone: no network, no volumes, no labels that others act on. Directories
+        that are mounts in the original are empty and forget what is written to them."""
+        flags = [f"--network={self.network}"]
+        base = self.state.get("base")
+        for mount in self.mounts if base else ():
+            node: Optional[Node] = Tree(self.engine, base).node(mount)
+            if node is None or node.type == "directory":
+                flags.append(f"--mount=type=tmpfs,destination=/{mount}")
+        return self.engine.make(image, self.labels, *flags)
+
+    def _bring_up(self) -> None:
+        self.engine.rename(self.state["sandbox"], container_name(self.sandbox))
+        if self.state["running"]:
+            self.engine.start(self.state["sandbox"])
+
+
+def container_name(sandbox: str) -> str:
+    """What the sandbox's container is called."""
+    return f"sandboxer-{sandbox}"
+
+
+def remove(engine: Engine, sandbox: str) -> None:
+    """Removes every container and image of a sandbox, whatever there is of it."""
+    containers, images = engine.labelled(f"{LABEL}={sandbox}")
+    engine.remove(*containers)
+    engine.remove_images(images)
+
+
+def _check(entries: Iterable[DiffEntry]) -> None:
+    """Refuses what may not, or cannot any more, be copied into the original."""
+    entries = list(entries)
+    refused = [(entry.path, entry.refused) for entry in entries if entry.refused]
+    if refused:
+        raise Uncommittable(refused)
+    moved = [Conflict(entry.path) for entry in entries if entry.moved]
+    if moved:
+        raise Conflicts(moved)
