@@ -8,7 +8,7 @@ import stat
 import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Dict, Iterable, List, Optional, Set, Tuple
+from typing import Dict, Iterable, List, Optional, Tuple
 
 from sandboxer_plugin import DiffEntry, Failed, Node, Refused, text_diff
 
@@ -27,42 +27,51 @@ COMMITTABLE = ("file", "directory", "symlink")
 
 
 class Tree:
-    """The files of one container. Follows no link, neither at the end of a path nor on the way."""
+    """The files of one container, each looked at once. Follows no link, neither at the end of a path nor on the way."""
 
     def __init__(self, engine: Engine, container: str) -> None:
         self.engine, self.container = engine, container
-        self._directories: Set[str] = set()
+        self._seen: Dict[str, Optional[Node]] = {}
 
     def node(self, path: str) -> Optional[Node]:
         """What is at a path; `None` where nothing is, or where a parent is no directory."""
-        if not self.is_reachable(path):
-            return None
+        if path not in self._seen:
+            self._seen[path] = self._look(path) if self.is_reachable(path) else None
+        return self._seen[path]
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a directory is at a path."""
+        node = self.node(path)
+        return node is not None and node.type == "directory"
+
+    def is_reachable(self, path: str) -> bool:
+        """Whether what is above a path is a directory; and so on, up to the root."""
+        above = path.rpartition("/")[0]
+        return not above or self.is_directory(above)
+
+    def below(self, path: str) -> List[str]:
+        """Every path below a directory. All of them are looked at on the way."""
+        found = {}
+        if self.is_directory(path):
+            with self.engine.archive(self.container, path) as archive:
+                for member in archive or ():
+                    # Names in the archive start with the directory's own.
+                    name = member.name.rstrip("/").partition("/")[2]
+                    # The second name of a file that has several has no content here.
+                    found[f"{path}/{name}" if name else path] = None if member.islnk() else _node(archive, member)
+        self._seen.update((name, node) for name, node in found.items() if node)
+        return [name for name in found if name != path]
+
+    def _look(self, path: str) -> Optional[Node]:
         with self.engine.archive(self.container, path) as archive:
             return archive and _node(archive, archive.next())
 
-    def is_directory(self, path: str) -> bool:
-        """Whether a directory is there; that one was is remembered."""
-        if path not in self._directories:
-            with self.engine.archive(self.container, path) as archive:
-                member = archive and archive.next()
-                if member is None or not member.isdir():
-                    return False
-            self._directories.add(path)
-        return True
-
-    def is_reachable(self, path: str) -> bool:
-        """Whether every directory above a path is one."""
-        return all(self.is_directory(parent) for parent in parents(path))
-
     def missing_parents(self, path: str) -> List[str]:
         """The directories above a path that are not there, topmost first; one that is something else is refused."""
-        for index, parent in enumerate(above := parents(path)):
-            if self.is_directory(parent):
-                continue
-            if self.node(parent) is not None:
-                raise Refused(f"{parent} is no directory, so {path} cannot be below it")
-            return above[index:]
-        return []
+        missing = [parent for parent in parents(path) if not self.is_directory(parent)]
+        if missing and self.node(missing[0]) is not None:
+            raise Refused(f"{missing[0]} is no directory, so {path} cannot be below it")
+        return missing
 
     def content(self, path: str) -> Tuple[Optional[Node], bytes]:
         """A regular file with its content; other things are refused."""
@@ -78,13 +87,6 @@ class Tree:
                 raise Refused(f"{path} has {member.size} bytes; up to {READ_LIMIT} are read at once")
             content = archive.extractfile(member).read()
             return _plain(member, _digest(content)), content
-
-    def below(self, path: str) -> List[str]:
-        """Every path below a directory."""
-        with self.engine.archive(self.container, path) as archive:
-            # Names in the archive start with the directory's own.
-            names = [member.name.rstrip("/").partition("/")[2] for member in archive or ()]
-        return [f"{path}/{name}" for name in names if name]
 
     def put(self, archive: tarfile.TarFile, path: str) -> None:
         """Adds what is at a path to an archive, under its whole path; of a directory, itself alone."""

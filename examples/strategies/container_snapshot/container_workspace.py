@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from dataclasses import replace
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Set
+from typing import Any, Dict, Iterable, List, Optional, Sequence
 
 from sandboxer_plugin import Conflict, Conflicts, DiffEntry, Failed, Node, NotFound, Refused, Uncommittable
 
@@ -86,19 +86,18 @@ class Workspace:
         """How the sandbox, or a snapshot of it, differs from the base."""
         base, original = Tree(self.engine, self.state["base"]), Tree(self.engine, self.original)
         found = differences(base, current or self.tree(), self._touched())
-        made = {entry.path for entry in found if entry.new and entry.new.type == "directory"}
-        return [self._judged(entry, original, made) for entry in found]
+        return [self._judged(entry, original, found) for entry in found]
 
     def recreate(self, image: str) -> int:
-        """Puts a container of that image in the sandbox's place; how many entries that changed."""
+        """Puts a container of that image in the sandbox's place; how many paths the old one had changed since its own."""
         old, new = self.state["sandbox"], self._make(image)
-        self.state["touched"] = self._touched()
-        changed = len(differences(Tree(self.engine, old), Tree(self.engine, new), self.state["touched"]))
-        self.state["sandbox"] = new
+        changed = self.engine.changed(old)
+        above = {parent for path in changed for parent in parents(path)}
+        self.state.update(sandbox=new, touched=self._touched())
         self.save()
         self.engine.remove(old)
         self._bring_up()
-        return changed
+        return len(set(changed) - above)
 
     def commit(self) -> List[DiffEntry]:
         """Copies what differs into the original. It is taken from a snapshot, which becomes the base."""
@@ -164,12 +163,10 @@ class Workspace:
                 for path in present:
                     source.put(archive, path)
 
-    def _judged(self, entry: DiffEntry, original: Tree, made: Set[str]) -> DiffEntry:
+    def _judged(self, entry: DiffEntry, original: Tree, entries: Sequence[DiffEntry]) -> DiffEntry:
         """The entry, with what stands against committing it."""
-        # A link where a directory was would lead the copy elsewhere.
-        placed = all(parent in made or original.is_directory(parent) for parent in parents(entry.path))
-        moved = original.node(entry.path) != entry.old or (entry.new is not None and not placed)
         outside = "it lies in a mount of the original" if self._is_outside(entry.path) else None
+        moved = not _has_room(entry, original, entries) or original.node(entry.path) != entry.old
         return replace(entry, moved=moved, refused=entry.refused or outside)
 
     def _is_outside(self, path: str) -> bool:
@@ -206,6 +203,16 @@ def remove(engine: Engine, sandbox: str) -> None:
     containers, images = engine.labelled(f"{LABEL}={sandbox}")
     engine.remove(*containers)
     engine.remove_images(images)
+
+
+def _has_room(entry: DiffEntry, original: Tree, entries: Sequence[DiffEntry]) -> bool:
+    """Whether an entry can come to be in the original without anything else being harmed."""
+    if entry.old and entry.old.type == "directory" and (entry.new is None or entry.new.type != "directory"):
+        # What others have put into the directory meanwhile would go with it.
+        return set(original.below(entry.path)) <= {other.path for other in entries}
+    # A link where a directory was would lead the copy elsewhere.
+    made = {other.path for other in entries if other.new and other.new.type == "directory"}
+    return entry.new is None or all(parent in made or original.is_directory(parent) for parent in parents(entry.path))
 
 
 def _check(entries: Iterable[DiffEntry]) -> None:
