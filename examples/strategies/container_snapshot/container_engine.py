@@ -37,6 +37,10 @@ class Engine:
         changes = [f"--change=LABEL {json.dumps(key)}={json.dumps(value)}" for key, value in labels.items()]
         return self._text("commit", "--pause=true", *changes, container, tag)
 
+    def size(self, image: str) -> int:
+        """How many bytes an image has."""
+        return int(self._text("image", "inspect", "--format={{.Size}}", image))
+
     def make(self, image: str, labels: Dict[str, str], *options: str) -> str:
         """Makes a container without starting it; its id."""
         flags = [f"--label={key}={value}" for key, value in labels.items()]
@@ -85,9 +89,20 @@ class Engine:
     def archive(self, container: str, path: str) -> Iterator[Optional[tarfile.TarFile]]:
         """What lies at a path, as a stream that may be left early; `None` where nothing does. The last name of the path
         is never followed, be it a link."""
-        process = self._start("cp", f"{container}:/{path}", "-", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        with self._streamed("cp", f"{container}:/{path}", "-") as archive:
+            yield archive
+
+    @contextmanager
+    def export(self, container: str) -> Iterator[Optional[tarfile.TarFile]]:
+        """All files of a container, volumes aside."""
+        with self._streamed("export", container) as archive:
+            yield archive
+
+    @contextmanager
+    def _streamed(self, *arguments: str) -> Iterator[Optional[tarfile.TarFile]]:
+        process = self._start(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
-            yield self._opened(process, f"/{path} in container {container}")
+            yield self._opened(process, " ".join(arguments))
         finally:
             process.kill()
             process.communicate()
@@ -99,7 +114,7 @@ class Engine:
         except tarfile.ReadError:
             words = process.stderr.read().decode(errors="replace").strip()
             if not _ABSENT.search(words):
-                raise Failed(f"cannot read {what}: {words}") from None
+                raise Failed(f"{what}: {words}") from None
             return None
 
     @contextmanager

@@ -8,7 +8,7 @@ import stat
 import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Dict, Iterable, List, Optional, Tuple
+from typing import Collection, Dict, Iterable, List, Optional, Set, Tuple
 
 from sandboxer_plugin import DiffEntry, Failed, Node, Refused, text_diff
 
@@ -19,6 +19,8 @@ TEXT_LIMIT = 256 << 10
 READ_LIMIT = 64 << 20
 """A content that is handed over as a whole may be as large as this."""
 AT_ONCE = 8
+LOOK = 20 << 20
+"""To look at one path costs about as much as to stream so many bytes: the engine mounts, and starts a process, for each."""
 _PIECE = 1 << 20
 _XATTR = "SCHILY.xattr."
 _TYPES = {tarfile.REGTYPE: "file", tarfile.AREGTYPE: "file", tarfile.DIRTYPE: "directory", tarfile.SYMTYPE: "symlink",
@@ -29,9 +31,28 @@ COMMITTABLE = ("file", "directory", "symlink")
 class Tree:
     """The files of one container, each looked at once. Follows no link, neither at the end of a path nor on the way."""
 
-    def __init__(self, engine: Engine, container: str) -> None:
-        self.engine, self.container = engine, container
+    def __init__(self, engine: Engine, container: str, size: int) -> None:
+        self.engine, self.container, self.size = engine, container, size
         self._seen: Dict[str, Optional[Node]] = {}
+        self._walked: Set[str] = set()
+
+    def look_at(self, paths: Iterable[str]) -> None:
+        """Looks at many paths in one go, where that is cheaper than one by one."""
+        wanted = {name for path in paths for name in (*parents(path), path)} - set(self._seen)
+        if not self._is_worth_it(wanted):
+            return
+        found: Dict[str, Optional[Node]] = dict.fromkeys(wanted)
+        with self.engine.export(self.container) as archive:
+            for member in archive or ():
+                name = member.name.strip("/")
+                if name not in wanted:
+                    continue
+                if member.islnk():
+                    # The second name of a file has no content here: it is looked at when it is asked for.
+                    del found[name]
+                else:
+                    found[name] = _node(archive, member)
+        self._seen.update(found)
 
     def node(self, path: str) -> Optional[Node]:
         """What is at a path; `None` where nothing is, or where a parent is no directory."""
@@ -51,16 +72,22 @@ class Tree:
 
     def below(self, path: str) -> List[str]:
         """Every path below a directory. All of them are looked at on the way."""
-        found = {}
-        if self.is_directory(path):
-            with self.engine.archive(self.container, path) as archive:
-                for member in archive or ():
-                    # Names in the archive start with the directory's own.
-                    name = member.name.rstrip("/").partition("/")[2]
-                    # The second name of a file that has several has no content here.
-                    found[f"{path}/{name}" if name else path] = None if member.islnk() else _node(archive, member)
-        self._seen.update((name, node) for name, node in found.items() if node)
-        return [name for name in found if name != path]
+        if self._walked.isdisjoint({path, *parents(path)}):
+            self._walked.add(path)
+            if self.is_directory(path):
+                self._walk(path)
+        return [name for name, node in self._seen.items() if node and name.startswith(path + "/")]
+
+    def _walk(self, path: str) -> None:
+        with self.engine.archive(self.container, path) as archive:
+            for member in archive or ():
+                # Names in the archive start with the directory's own.
+                name = member.name.rstrip("/").partition("/")[2]
+                name = f"{path}/{name}" if name else path
+                self._seen[name] = self._look(name) if member.islnk() else _node(archive, member)
+
+    def _is_worth_it(self, paths: Collection[str]) -> bool:
+        return len(paths) * LOOK > self.size
 
     def _look(self, path: str) -> Optional[Node]:
         with self.engine.archive(self.container, path) as archive:
@@ -88,14 +115,22 @@ class Tree:
             content = archive.extractfile(member).read()
             return _plain(member, _digest(content)), content
 
-    def put(self, archive: tarfile.TarFile, path: str) -> None:
-        """Adds what is at a path to an archive, under its whole path; of a directory, itself alone."""
-        with self.engine.archive(self.container, path) as source:
-            member = source and source.next()
-            if member is None:
-                raise Failed(f"/{path} has gone from container {self.container}")
-            member.name = path
-            archive.addfile(member, source.extractfile(member) if member.isreg() else None)
+    def copy_into(self, archive: tarfile.TarFile, paths: Iterable[str]) -> None:
+        """Adds what is at some paths to an archive, under their whole paths; of directories, themselves alone."""
+        left = set(paths)
+        if self._is_worth_it(left):
+            with self.engine.export(self.container) as source:
+                for member in source or ():
+                    name = member.name.strip("/")
+                    if name in left and not member.islnk():
+                        left.remove(name)
+                        _add(archive, name, member, source)
+        for path in sorted(left):
+            with self.engine.archive(self.container, path) as source:
+                member = source and source.next()
+                if member is None:
+                    raise Failed(f"/{path} has gone from container {self.container}")
+                _add(archive, path, member, source)
 
 
 def differences(old: Tree, new: Tree, touched: Iterable[str]) -> List[DiffEntry]:
@@ -104,6 +139,8 @@ def differences(old: Tree, new: Tree, touched: Iterable[str]) -> List[DiffEntry]
         done: Dict[str, Optional[DiffEntry]] = {}
         waiting = set(touched)
         while waiting:
+            for tree in (old, new):
+                tree.look_at(waiting)
             found = list(pool.map(lambda path: (path, _difference(old, new, path)), sorted(waiting)))
             done.update(found)
             changed = [entry for _, entry in found if entry]
@@ -151,6 +188,11 @@ def _text(old: Tree, new: Tree, path: str, before: Optional[Node], after: Option
 def _refusal(before: Optional[Node], after: Optional[Node]) -> Optional[str]:
     odd = [node.type for node in (before, after) if node and node.type not in COMMITTABLE]
     return f"a {odd[0]} cannot be copied between containers" if odd else None
+
+
+def _add(archive: tarfile.TarFile, path: str, member: tarfile.TarInfo, source: tarfile.TarFile) -> None:
+    member.name = path
+    archive.addfile(member, source.extractfile(member) if member.isreg() else None)
 
 
 def _node(archive: tarfile.TarFile, member: Optional[tarfile.TarInfo]) -> Optional[Node]:

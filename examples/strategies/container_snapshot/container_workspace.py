@@ -39,7 +39,8 @@ class Workspace:
         """Makes the base and the sandbox of the original as it is now."""
         image = self.snapshot(self.original, "base")
         base = self._make(image)
-        self.state = {"base": base, "image": image, "running": running, "touched": [], "checkpoints": {}, "committing": None}
+        self.state = {"base": base, "image": image, "size": self.engine.size(image), "running": running,
+                      "touched": [], "checkpoints": {}, "committing": None}
         self.state["sandbox"] = self._make(image)
         self.save()
         self._bring_up()
@@ -65,7 +66,10 @@ class Workspace:
 
     def tree(self) -> Tree:
         """The files that the sandbox's user sees."""
-        return Tree(self.engine, self.state["sandbox"])
+        return self._tree(self.state["sandbox"])
+
+    def _tree(self, container: str) -> Tree:
+        return Tree(self.engine, container, self.state["size"])
 
     def check(self, path: str) -> None:
         """Refuses what is no file of the container itself."""
@@ -84,8 +88,9 @@ class Workspace:
 
     def differences(self, current: Optional[Tree] = None) -> List[DiffEntry]:
         """How the sandbox, or a snapshot of it, differs from the base."""
-        base, original = Tree(self.engine, self.state["base"]), Tree(self.engine, self.original)
+        base, original = self._tree(self.state["base"]), self._tree(self.original)
         found = differences(base, current or self.tree(), self._touched())
+        original.look_at([entry.path for entry in found])
         return [self._judged(entry, original, found) for entry in found]
 
     def recreate(self, image: str) -> int:
@@ -104,7 +109,7 @@ class Workspace:
         image = self.snapshot(self.state["sandbox"], "commit")
         snapshot = self._make(image)
         try:
-            entries = self.differences(Tree(self.engine, snapshot))
+            entries = self.differences(self._tree(snapshot))
             _check(entries)
         except Exception:
             self.engine.remove(snapshot)
@@ -112,7 +117,7 @@ class Workspace:
             raise
         self._write_down(snapshot, [entry.path for entry in entries])
         try:
-            self._apply(Tree(self.engine, snapshot), entries)
+            self._apply(self._tree(snapshot), entries)
         except Exception:
             self._take_back(entries)
             self._forget_commit(snapshot)
@@ -136,8 +141,8 @@ class Workspace:
         """Takes back what a process that was killed had copied. What is neither as it was nor as it was to be, somebody
         else has changed since: it is left alone."""
         under_way = self.state["committing"]
-        base, snapshot = Tree(self.engine, self.state["base"]), Tree(self.engine, under_way["snapshot"])
-        original = Tree(self.engine, self.original)
+        base, snapshot = self._tree(self.state["base"]), self._tree(under_way["snapshot"])
+        original = self._tree(self.original)
         entries = differences(base, snapshot, under_way["paths"])
         self._take_back([entry for entry in entries if original.node(entry.path) == entry.new])
         self._forget_commit(under_way["snapshot"])
@@ -145,7 +150,7 @@ class Workspace:
     def _take_back(self, entries: Sequence[DiffEntry]) -> None:
         inverse = [replace(entry, old=entry.new, new=entry.old) for entry in entries]
         try:
-            self._apply(Tree(self.engine, self.state["base"]), inverse)
+            self._apply(self._tree(self.state["base"]), inverse)
         except Failed as error:
             # What was to be done stays written down: the next call tries again.
             raise Failed(f"a commit failed, and could not be taken back yet: {error}") from None
@@ -160,8 +165,7 @@ class Workspace:
         present = sorted(entry.path for entry in entries if entry.new)
         if present:
             with self.engine.unpack(self.original) as archive:
-                for path in present:
-                    source.put(archive, path)
+                source.copy_into(archive, present)
 
     def _judged(self, entry: DiffEntry, original: Tree, entries: Sequence[DiffEntry]) -> DiffEntry:
         """The entry, with what stands against committing it."""
@@ -182,7 +186,7 @@ class Workspace:
         flags = [f"--network={self.network}"]
         base = self.state.get("base")
         for mount in self.mounts if base else ():
-            node: Optional[Node] = Tree(self.engine, base).node(mount)
+            node: Optional[Node] = self._tree(base).node(mount)
             if node is None or node.type == "directory":
                 flags.append(f"--mount=type=tmpfs,destination=/{mount}")
         return self.engine.make(image, self.labels, *flags)

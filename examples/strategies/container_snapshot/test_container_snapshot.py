@@ -1,6 +1,7 @@
 """The life of a container's sandbox: isolation, differences, checkpoints, rollback, cleanup."""
 
 import unittest
+from unittest import mock
 
 from container_case import ContainerCase
 
@@ -137,6 +138,37 @@ class Differences(ContainerCase):
         entries = {entry.path: entry for entry in self.strategy.diff(ref).entries}
         self.assertIn("fifo", entries["srv/pipe"].refused)
         self.assertEqual((entries["srv/s"].refused, list(entries["srv/s"].flags)), (None, ["setuid"]))
+
+
+class OneByOne(Differences):
+    """The same in a container so large that each path is looked at by itself."""
+
+    def setUp(self):
+        super().setUp()
+        patch = mock.patch("container_tree.LOOK", 0)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_a_commit_is_the_same_too(self):
+        ref = self.create()
+        self.inside(ref, "echo 1 > /srv/a.txt; rm -r /srv/dir; mkdir /srv/new; ln /srv/a.txt /srv/new/second")
+        expected = self.files(ref.metadata["container"])
+        self.commit(ref)
+        self.assertEqual(self.files(), expected)
+        self.assertEqual(self.differences(ref), {})
+
+
+class SecondNames(ContainerCase):
+    def test_a_file_with_two_names_is_committed_under_both(self):
+        ref = self.create()
+        self.inside(ref, "echo 1 > /srv/first; mkdir /srv/new; ln /srv/first /srv/new/second; ln /srv/first /srv/dir/third")
+        expected = self.files(ref.metadata["container"])
+        self.commit(ref)
+        self.assertEqual(self.files(), expected)
+        self.assertEqual(self.differences(ref), {})
+        self.inside(ref, "rm -r /srv/new /srv/dir")
+        self.commit(ref)
+        self.assertEqual(sorted(self.files()), [".", "./a.txt", "./blob", "./first"])
 
 
 class Checkpoints(ContainerCase):
