@@ -6,6 +6,7 @@ from unittest import mock
 from container_case import ContainerCase
 
 from sandboxer_plugin import CommitRequest, NotFound, Refused, Resource, SandboxRef, Unsupported, Usage
+from sandboxer_plugin.testing import Sandbox
 
 
 class Isolation(ContainerCase):
@@ -96,6 +97,20 @@ class Isolation(ContainerCase):
         for location in ("docker://", "docker://--all", "docker://a/b", "http://a"):
             with self.assertRaises(Usage):
                 self.strategy.create("pln_1", Resource("i", "container", location, {"scratch": self.scratch}))
+        self.assertEqual(self.leftovers(), [])
+
+
+class OverJson(ContainerCase):
+    def test_a_life_as_the_host_leads_it(self):
+        with Sandbox(self.strategy, f"docker://{self.name}") as sandbox:
+            self.assertEqual(sandbox.write("srv/a.txt", b"1")["kind"], "modified")
+            sandbox.checkpoint("cp")
+            sandbox.rollback()
+            self.assertEqual(sandbox.diff(), [])
+            self.assertTrue(sandbox.restore_checkpoint("cp")["success"])
+            self.assertEqual(sandbox.read("srv/a.txt"), b"1")
+            self.assertEqual(sandbox.commit()["entries"][0]["new"]["size"], 1)
+        self.assertEqual(self.original("cat /srv/a.txt"), "1")
         self.assertEqual(self.leftovers(), [])
 
 

@@ -5,6 +5,7 @@ import unittest
 from bucket_case import BucketCase
 
 from sandboxer_plugin import NotFound, Refused, SandboxRef, Unavailable, Usage
+from sandboxer_plugin.testing import Sandbox
 
 BASE = {"a.txt": b"one\ntwo\n", "dir/b.txt": b"b\n", "blob.bin": b"\0\1\2"}
 
@@ -84,6 +85,22 @@ class Isolation(BucketCase):
         self.assertEqual(self.content()[longest], b"x")
         with self.assertRaises(Refused):
             self.strategy.write(ref, longest + "k", b"x")
+
+
+class OverJson(BucketCase):
+    def test_a_life_as_the_host_leads_it(self):
+        before = self.versions()
+        with Sandbox(self.strategy, f"s3://{self.bucket}") as sandbox:
+            self.assertEqual(sandbox.write("a.txt", b"1")["kind"], "modified")
+            sandbox.checkpoint("cp")
+            sandbox.write("dir/new.txt", b"2")
+            self.assertEqual([entry["path"] for entry in sandbox.diff()], ["a.txt", "dir/new.txt"])
+            self.assertEqual(sandbox.rollback(["dir"])["restored_files"], 1)
+            self.assertTrue(sandbox.restore_checkpoint("cp")["success"])
+            self.assertEqual(sandbox.read("dir/b.txt", 0, 1), b"b")
+            self.assertEqual(sandbox.commit(paths=["a.txt"])["entries"][0]["new"]["size"], 1)
+        self.assertEqual(self.content(), {**BASE, "a.txt": b"1"})
+        self.assertEqual(len(self.versions()), len(before) + 1)
 
 
 class Refusals(BucketCase):
