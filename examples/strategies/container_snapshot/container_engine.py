@@ -7,7 +7,7 @@ import re
 import subprocess
 import tarfile
 from contextlib import contextmanager
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from sandboxer_plugin import Failed, NotFound, Unavailable
 
@@ -31,6 +31,13 @@ class Engine:
                 raise NotFound("container", name)
             raise Unavailable(f"cannot inspect container {name}: {_words(done)}")
         return json.loads(done.stdout)[0]
+
+    def existing(self, *containers: str) -> Set[str]:
+        """Which of some containers, given by their ids, there are."""
+        done = self._run("container", "inspect", "--format={{.Id}}", *containers, check=False)
+        if done.returncode != 0 and not _NO_OBJECT.search(_words(done)):
+            raise Unavailable(f"cannot inspect containers: {_words(done)}")
+        return set(done.stdout.split())
 
     def snapshot(self, container: str, tag: str, labels: Dict[str, str]) -> str:
         """Makes an image of a container, which stands still meanwhile; the image's id."""

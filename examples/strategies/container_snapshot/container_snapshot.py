@@ -7,6 +7,7 @@ goes on. `commit` copies the files that differ into the original, unless somebod
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Any, Dict, Optional
 from urllib.parse import urlsplit
 
@@ -88,21 +89,19 @@ class ContainerStrategy:
                               checkpoint_id=checkpoint_id)
 
     def cleanup(self, ref: SandboxRef) -> None:
-        if "original" in ref.metadata:
-            self._take_back_killed_commit(ref)
-        remove(self._engine, ref.metadata.get("sandbox") or os.path.basename(ref.scratch))
-
-    def _take_back_killed_commit(self, ref: SandboxRef) -> None:
-        try:
-            self._open(ref)
-        except NotFound:
-            # Cleaned up before, or the original is gone: there is nothing to take back.
-            pass
+        if "original" not in ref.metadata:
+            # A `create` that was cut short: all there may be carries the label.
+            remove(self._engine, os.path.basename(ref.scratch))
+            return
+        workspace = self._workspace(ref.metadata, ref.scratch)
+        # Cleaned up before, or the original is gone: there is nothing to take back.
+        with suppress(NotFound):
+            workspace.settle()
+        remove(self._engine, workspace.sandbox)
+        workspace.forget()
 
     def _open(self, ref: SandboxRef, path: Optional[str] = None) -> Workspace:
         workspace = self._workspace(ref.metadata, ref.scratch)
-        # The id, not the name: a container made anew under that name is not what was isolated.
-        self._engine.inspect(workspace.original)
         if path is not None:
             workspace.check(path)
         return workspace.load()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Dict, Iterable, List, Optional, Sequence
 
@@ -34,6 +35,7 @@ class Workspace:
         self.labels = {**{key: "" for key in metadata["labels"]}, LABEL: self.sandbox}
         self._file = os.path.join(scratch, "containers.json")
         self.state: Dict[str, Any] = {}
+        self.is_lost = False
 
     def begin(self, running: bool) -> None:
         """Makes the base and the sandbox of the original as it is now."""
@@ -47,14 +49,46 @@ class Workspace:
 
     def load(self) -> "Workspace":
         """Reads what there is, and takes back a commit that was killed."""
+        self._read()
+        self._check_containers()
+        if self.state["committing"]:
+            self._recover()
+        return self
+
+    def settle(self) -> None:
+        """Takes back a commit that was killed, and looks at nothing else: what is about to be removed may be there in part."""
+        self._read()
+        if self.state["committing"]:
+            self.load()
+
+    def forget(self) -> None:
+        """Removes what was written down."""
+        with suppress(FileNotFoundError):
+            os.remove(self._file)
+
+    def _read(self) -> None:
         try:
             with open(self._file, encoding="utf-8") as file:
                 self.state = json.load(file)
         except FileNotFoundError:
             raise NotFound("sandbox", self.sandbox) from None
-        if self.state["committing"]:
-            self._recover()
-        return self
+
+    def _check_containers(self) -> None:
+        """A container that is gone must not be taken for one without files."""
+        under_way = self.state["committing"]
+        own = [self.state["base"], self.state["sandbox"], *([under_way["snapshot"]] if under_way else [])]
+        there = self.engine.existing(self.original, *own)
+        # The id, not the name: a container made anew under that name is not what was isolated.
+        if self.original not in there:
+            raise NotFound("container", self.original)
+        self.is_lost = self.state["sandbox"] not in there
+        # What never runs is the first to be pruned; the images are still there.
+        if under_way and under_way["snapshot"] not in there:
+            under_way["snapshot"] = self._make(under_way["image"])
+            self.save()
+        if self.state["base"] not in there:
+            self.state["base"] = self._make(self.state["image"])
+            self.save()
 
     def save(self) -> None:
         """Writes down what there is, all of it or nothing."""
@@ -66,7 +100,12 @@ class Workspace:
 
     def tree(self) -> Tree:
         """The files that the sandbox's user sees."""
-        return self._tree(self.state["sandbox"])
+        return self._tree(self._container())
+
+    def _container(self) -> str:
+        if self.is_lost:
+            raise Failed(f"container {container_name(self.sandbox)} has been removed; roll back, or restore a checkpoint")
+        return self.state["sandbox"]
 
     def _tree(self, container: str) -> Tree:
         return Tree(self.engine, container, self.state["size"])
@@ -83,7 +122,8 @@ class Workspace:
     def checkpoint(self, name: str) -> None:
         """Keeps the sandbox as it is."""
         tag = "checkpoint-" + hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-        self.state["checkpoints"][name] = self.snapshot(self.state["sandbox"], tag)
+        self.state["checkpoints"][name] = self.snapshot(self._container(), tag)
+        self.state["touched"] = self._touched()
         self.save()
 
     def differences(self, current: Optional[Tree] = None) -> List[DiffEntry]:
@@ -96,9 +136,9 @@ class Workspace:
     def recreate(self, image: str) -> int:
         """Puts a container of that image in the sandbox's place; how many paths the old one had changed since its own."""
         old, new = self.state["sandbox"], self._make(image)
-        changed = self.engine.changed(old)
+        changed = self._changed()
         above = {parent for path in changed for parent in parents(path)}
-        self.state.update(sandbox=new, touched=self._touched())
+        self.state.update(touched=self._touched(), sandbox=new)
         self.save()
         self.engine.remove(old)
         self._bring_up()
@@ -106,7 +146,7 @@ class Workspace:
 
     def commit(self) -> List[DiffEntry]:
         """Copies what differs into the original. It is taken from a snapshot, which becomes the base."""
-        image = self.snapshot(self.state["sandbox"], "commit")
+        image = self.snapshot(self._container(), "commit")
         snapshot = self._make(image)
         try:
             entries = self.differences(self._tree(snapshot))
@@ -115,7 +155,7 @@ class Workspace:
             self.engine.remove(snapshot)
             self.engine.remove_images([image])
             raise
-        self._write_down(snapshot, [entry.path for entry in entries])
+        self._write_down(snapshot, image, entries)
         try:
             self._apply(self._tree(snapshot), entries)
         except Exception:
@@ -127,8 +167,8 @@ class Workspace:
         self._forget_commit(before)
         return entries
 
-    def _write_down(self, snapshot: str, paths: List[str]) -> None:
-        self.state["committing"] = {"snapshot": snapshot, "paths": paths}
+    def _write_down(self, snapshot: str, image: str, entries: Sequence[DiffEntry]) -> None:
+        self.state["committing"] = {"snapshot": snapshot, "image": image, "paths": [entry.path for entry in entries]}
         self.save()
 
     def _forget_commit(self, container: str) -> None:
@@ -178,7 +218,10 @@ class Workspace:
 
     def _touched(self) -> List[str]:
         """Every path at which any state of this sandbox may differ from another."""
-        return sorted({*self.state["touched"], *self.engine.changed(self.state["sandbox"])} - set(ENGINES_OWN))
+        return sorted({*self.state["touched"], *self._changed()} - set(ENGINES_OWN))
+
+    def _changed(self) -> List[str]:
+        return [] if self.is_lost else self.engine.changed(self.state["sandbox"])
 
     def _make(self, image: str) -> str:
         """A container like the original, but alone: no network, no volumes, no labels that others act on. Directories

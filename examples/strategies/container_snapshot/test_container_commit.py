@@ -173,6 +173,16 @@ class Failing(ContainerCase):
         self.assertEqual(self.files(), before)
         self.assertEqual(self.leftovers(), [])
 
+    def test_a_killed_commit_is_taken_back_though_everything_stopped_was_pruned(self):
+        before = self.files()
+        ref = self.create()
+        self.inside(ref, CHANGES)
+        with self.half_done(Killed()), self.assertRaises(Killed):
+            self.commit(ref)
+        self.daemon.docker("container", "prune", "--force")
+        self.assertEqual(len(self.differences(ref)), 9)
+        self.assertEqual(self.files(), before)
+
     def test_deletions_need_a_running_original_and_are_refused_before_anything_is_done(self):
         ref = self.create()
         self.inside(ref, "rm /srv/a.txt; echo 1 > /srv/blob")

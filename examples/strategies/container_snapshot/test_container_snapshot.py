@@ -5,7 +5,7 @@ from unittest import mock
 
 from container_case import ContainerCase
 
-from sandboxer_plugin import CommitRequest, NotFound, Refused, Resource, SandboxRef, Unsupported, Usage
+from sandboxer_plugin import CommitRequest, Failed, NotFound, Refused, Resource, SandboxRef, Unsupported, Usage
 from sandboxer_plugin.testing import Sandbox
 
 
@@ -231,6 +231,35 @@ class Checkpoints(ContainerCase):
         self.assertEqual(self.strategy.rollback(ref).restored_files, 2)
         self.assertEqual(self.differences(ref), {})
         self.assertEqual(self.files(ref.metadata["container"]), self.files())
+
+
+class Removed(ContainerCase):
+    def test_a_sandbox_whose_container_was_removed_is_made_again_from_an_image(self):
+        ref = self.create()
+        self.strategy.write(ref, "srv/a.txt", b"1")
+        self.strategy.checkpoint(ref, "cp")
+        self.daemon.docker("rm", "--force", ref.metadata["container"])
+        for attempt in (lambda: self.strategy.read(ref, "srv/a.txt"), lambda: self.strategy.diff(ref), lambda: self.commit(ref)):
+            with self.assertRaisesRegex(Failed, "has been removed"):
+                attempt()
+        self.strategy.restore_checkpoint(ref, "cp")
+        self.assertEqual(self.differences(ref), {"srv/a.txt": "modified"})
+
+    def test_a_pruned_base_is_made_again(self):
+        ref = self.create()
+        self.strategy.write(ref, "srv/a.txt", b"1")
+        self.daemon.docker("container", "prune", "--force")
+        self.assertEqual(self.differences(ref), {"srv/a.txt": "modified"})
+        self.commit(ref)
+        self.assertEqual(self.original("cat /srv/a.txt"), "1")
+
+    def test_a_sandbox_whose_original_is_gone_can_be_cleaned_up(self):
+        ref = self.create()
+        self.daemon.docker("rm", "--force", self.name)
+        with self.assertRaises(NotFound):
+            self.strategy.diff(ref)
+        self.strategy.cleanup(ref)
+        self.assertEqual(self.leftovers(), [])
 
 
 class Cleanup(ContainerCase):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from contextlib import suppress
 from typing import Any, Dict, Iterable, Optional
 from urllib.parse import quote
 
@@ -108,12 +109,10 @@ class BucketStrategy:
         ref = self._completed(ref)
         if ref is None:
             return
-        try:
-            # A commit that was killed is taken back while it is still known what it did.
-            self._open(ref)
-        except NotFound:
-            pass
-        self._workspace(ref).staging.purge()
+        # A commit that was killed is taken back while it is still known what it did.
+        for step in (lambda: self._open(ref), self._workspace(ref).staging.purge):
+            with suppress(NotFound):
+                step()
         self._bases.pop(ref.metadata["staging"], None)
 
     def _completed(self, ref: SandboxRef) -> Optional[SandboxRef]:

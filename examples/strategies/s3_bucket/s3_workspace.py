@@ -40,8 +40,7 @@ class Workspace:
         key = self.prefix + path
         if self._is_staging(key):
             raise Refused(f"{key} is where sandboxes stage what they change")
-        if len(key.encode("utf-8", "surrogateescape")) > LONGEST_KEY:
-            raise Refused(f"the key of {path!r} is longer than {LONGEST_KEY} bytes")
+        _check_key(key)
         staged = self.state["staged"]
         return staged[path] if path in staged else self.based(path)
 
@@ -129,3 +128,13 @@ class Workspace:
     def _is_staging(self, key: str) -> bool:
         """Whether a key of the bucket belongs to this sandbox's staging area or to another's beside it."""
         return self.bucket.name == self.staging.bucket.name and key.startswith(self.staging.root)
+
+
+def _check_key(key: str) -> None:
+    """Refuses what S3 has no keys for."""
+    try:
+        length = len(key.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise Refused(f"{key!r} is not UTF-8, as keys have to be") from None
+    if length > LONGEST_KEY:
+        raise Refused(f"the key {key[:40]!r}… has {length} bytes; {LONGEST_KEY} are the most")

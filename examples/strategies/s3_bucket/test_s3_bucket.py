@@ -85,6 +85,8 @@ class Isolation(BucketCase):
         self.assertEqual(self.content()[longest], b"x")
         with self.assertRaises(Refused):
             self.strategy.write(ref, longest + "k", b"x")
+        with self.assertRaises(Refused):
+            self.strategy.write(ref, "\udcff", b"x")
 
 
 class OverJson(BucketCase):
@@ -276,6 +278,14 @@ class Cleanup(BucketCase):
         self.assertNotEqual(self.versions(), before)
         self.strategy.cleanup(SandboxRef("pln_1", resource.id, metadata={"scratch": scratch}))
         self.assertEqual(self.versions(), before)
+
+    def test_a_bucket_that_is_gone_is_no_error(self):
+        self.bucket, kept = self.new_bucket(), self.bucket
+        ref = self.create()
+        self.strategy.cleanup(ref)
+        self.s3.delete_bucket(Bucket=self.bucket)
+        self.bucket = kept
+        self.strategy.cleanup(ref)
 
     def test_a_staging_bucket_need_not_have_versions(self):
         staging = self.new_bucket(versioned=False)
