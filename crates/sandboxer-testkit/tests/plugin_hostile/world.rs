@@ -103,6 +103,17 @@ impl World {
         notes.lines().map(str::to_owned).collect()
     }
 
+    /// What it wrote to standard error arrives in its own time.
+    pub fn assert_log_has(&self, words: &str) {
+        let has = || String::from_utf8_lossy(&self.log_bytes()).contains(words);
+        wait_until(has, || format!("{words:?} is not in the log"));
+    }
+
+    /// The settings, as they are shown to programmers.
+    pub fn shown(&self) -> String {
+        format!("{:?}", self.settings)
+    }
+
     pub fn log_bytes(&self) -> Vec<u8> {
         let read = |name: &str| fs::read(self.home().join("plugins").join(name)).unwrap_or_default();
         [read("evil.log.1"), read("evil.log")].concat()

@@ -191,6 +191,11 @@ def result(request, answer):
     return answer
 
 
+def bare(request, answer):
+    """The result alone, without the content."""
+    return result(request, answer)[0], b""
+
+
 def merge(request, answer):
     answer[0]["result"].update(filled(OPTIONS["result"], request["params"]))
     return answer
@@ -314,6 +319,7 @@ def serve(request, attachment):
     method = request["method"]
     if is_due(method, "taken"):
         do_wrong(request, None)
+    time.sleep(OPTIONS.get("slow", {}).get(method, 0))
     answer = answer_of(request, attachment)
     if is_due(method, "worked"):
         answer = do_wrong(request, answer)
@@ -333,6 +339,8 @@ def main():
         if message["method"] == "initialize":
             OPTIONS.update(message["params"]["options"])
         note("calls", message["method"])
+        if OPTIONS.get("notes"):
+            note("params", json.dumps(message["params"]))
         if is_due(message["method"], "headed"):
             do_wrong(message, None)
         attachment = sys.stdin.buffer.read(attached)
