@@ -2,6 +2,10 @@
 
 import sys
 
+# Every Python reads this far, and says so rather than stumble over a word that it does not know.
+if sys.version_info < (3, 9):
+    sys.exit("Python 3.9 or later is needed; this is %s" % sys.version.split()[0])
+
 from sandboxer_plugin.serving import main
 
 if __name__ == "__main__":

@@ -101,7 +101,8 @@ class Uncommittable(StrategyError):
         super().__init__("cannot be committed: " + _listed(path for path, _ in self.entries))
 
     def data(self) -> Dict[str, Any]:
-        return {"kind": self.kind, "entries": [[paths.encode(path), paths.readable(reason)] for path, reason in self.entries]}
+        entries = [{"path": paths.encode(path), "reason": paths.readable(reason)} for path, reason in self.entries]
+        return {"kind": self.kind, "entries": entries}
 
 
 class DigestMismatch(StrategyError):

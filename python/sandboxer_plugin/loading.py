@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional
 
 from . import shape
 from .failures import failure, log, named
@@ -116,8 +116,3 @@ def summary(loaded: Loaded) -> str:
 def _description(cls: type) -> str:
     """Its own: what it inherits describes something else."""
     return vars(cls).get("__doc__") or ""
-
-
-def calls(loaded: Loaded) -> List[str]:
-    """The names of what can be called."""
-    return [] if loaded.instance is None else list(shape.CALLS)

@@ -34,7 +34,7 @@ def decode_relative(text: object) -> str:
 
 
 def encode(path: AnyPath) -> str:
-    """The text that stands for a path on the wire."""
+    """The text that stands for a path on the wire. `TypeError` or `ValueError` for what is none."""
     name = os.fsdecode(path)
     if not name.startswith(ENCODED):
         if name.isascii():
@@ -49,12 +49,9 @@ def encode(path: AnyPath) -> str:
 
 def readable(text: str) -> str:
     """Text for people: what is not UTF-8 is replaced."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace") if not _is_utf8(text) else text
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+    for how in ("strict", "surrogateescape", "replace"):
+        try:
+            return text.encode("utf-8", how).decode("utf-8", "replace")
+        except UnicodeEncodeError:
+            continue
+    return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Type
 
 from . import paths
@@ -49,10 +48,11 @@ def _cause(error: TypeError) -> str:
 
 
 def _encode_path(fields: Json, where: str, name: str = "path") -> None:
+    value = fields.get(name)
     try:
-        fields[name] = paths.encode(fields[name])
-    except TypeError:
-        raise _wrong(f"{where}.{name}", fields[name], "a path") from None
+        fields[name] = paths.encode(value)
+    except (TypeError, ValueError):
+        raise _wrong(f"{where}.{name}", value, "a path") from None
 
 
 def _listed(values: Any, where: str, convert: Callable[[Any, str], Json]) -> List[Json]:
@@ -62,16 +62,25 @@ def _listed(values: Any, where: str, convert: Callable[[Any, str], Json]) -> Lis
 
 
 def _one_of(fields: Json, name: str, words: Any, where: str) -> None:
-    if fields[name] not in words:
-        raise WrongResult(f"{where}.{name} is {fields[name]!r}, not one of {', '.join(words)}")
+    value = fields.get(name)
+    if value not in words:
+        raise WrongResult(f"{where}.{name} is {value!r}, not one of {', '.join(words)}")
+
+
+def _readable(fields: Json, name: str, where: str) -> None:
+    """Text for people, if it is there."""
+    value = fields.get(name)
+    if value is not None and not isinstance(value, str):
+        raise _wrong(f"{where}.{name}", value, "text")
+    if value is not None:
+        fields[name] = paths.readable(value)
 
 
 def node(value: Any, where: str) -> Json:
     """One side of an entry."""
     fields = _fields(value, Node, where)
     _one_of(fields, "type", NODE_TYPES, where)
-    if "target" in fields:
-        fields["target"] = paths.readable(os.fsdecode(fields["target"]))
+    _readable(fields, "target", where)
     return fields
 
 
@@ -85,9 +94,9 @@ def entry(value: Any, where: str) -> Json:
     for side in ("old", "new"):
         if side in fields:
             fields[side] = node(fields[side], f"{where}.{side}")
-    if "text" in fields:
-        fields["text"] = paths.readable(fields["text"])
-    fields["flags"] = list(fields["flags"])
+    for name in ("text", "refused"):
+        _readable(fields, name, where)
+    fields["flags"] = list(fields.get("flags", ()))
     return fields
 
 
@@ -95,7 +104,9 @@ def conflict(value: Any, where: str) -> Json:
     """One path on which a commit and the original disagree."""
     fields = _fields(value, Conflict, where)
     _encode_path(fields, where)
-    fields["hunks"] = list(fields["hunks"])
+    for name in ("reason", "parked"):
+        _readable(fields, name, where)
+    fields["hunks"] = list(fields.get("hunks", ()))
     return fields
 
 
@@ -103,18 +114,22 @@ def notice(value: Any, where: str) -> Json:
     """Something to know about one path."""
     fields = _fields(value, Notice, where)
     _encode_path(fields, where)
+    _readable(fields, "message", where)
     return fields
 
 
 def create(value: Any) -> Answer:
     """A ref. Fields that were not set are left out; the host knows them."""
     fields = _fields(value, SandboxRef, "the result")
-    metadata = fields.pop("metadata")
+    metadata = fields.pop("metadata", None)
     if not isinstance(metadata, Mapping):
         raise _wrong("metadata", metadata, "a dict")
+    metadata = dict(metadata)
+    for key in PATH_KEYS:
+        if metadata.get(key) is not None:
+            _encode_path(metadata, "metadata", key)
     given = {name: part for name, part in fields.items() if part != ""}
-    places = {key: paths.encode(metadata[key]) for key in PATH_KEYS if isinstance(metadata.get(key), (str, os.PathLike))}
-    return Answer({**given, "metadata": {**metadata, **places}})
+    return Answer({**given, "metadata": metadata})
 
 
 def read(value: Any) -> Answer:
@@ -155,7 +170,7 @@ def commit(value: Any) -> Answer:
         return Answer(None)
     fields = _fields(value, CommitResult, "the result")
     for name, convert in (("entries", entry), ("notices", notice), ("conflicts", conflict)):
-        fields[name] = _listed(fields[name], name, convert)
+        fields[name] = _listed(fields.get(name), name, convert)
     return Answer(fields)
 
 
@@ -170,7 +185,7 @@ def checkpoint(value: Any) -> Answer:
         return Answer(None)
     try:
         return Answer(paths.encode(value))
-    except TypeError:
+    except (TypeError, ValueError):
         raise _wrong("the result", value, "a path or None") from None
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
-from . import loading, paths, results, session, shape, streams, wire
+from . import calls, loading, paths, results, session, shape, streams, wire
 from .failures import failure, from_exception, log
-from .models import PATH_KEYS, CommitRequest, HunkSelection, Resource, SandboxRef
 from .wire import RpcError
 
 PROTOCOL = 1
 ROLE = "strategy"
 
-Call = Tuple[Callable[..., Any], List[Callable[[Dict[str, Any], bytes], Any]], Callable[[Any], results.Answer]]
+Run = Callable[[Dict[str, Any], bytes], results.Answer]
 
 
 def main() -> int:
@@ -39,7 +37,7 @@ class Server:
         self.patience_seconds = 60.0
         self._sink_fd = sink_fd
         self._writing = threading.Lock()
-        self._calls: Dict[str, Call] = {}
+        self._calls: Dict[str, calls.Call] = {}
         self._is_initialized = False
         self._pool: Optional[ThreadPoolExecutor] = None
 
@@ -76,13 +74,13 @@ class Server:
         else:
             self._pool.submit(self._run_in_pool, request_id, method, run, params, frame.attachment)
 
-    def _find(self, method: str) -> Callable[[Dict[str, Any], bytes], results.Answer]:
+    def _find(self, method: str) -> Run:
         if method not in shape.CALLS:
             raise RpcError(wire.UNKNOWN_METHOD, f"no method {paths.readable(method)!r}")
         call = self._calls.get(method)
         if call is None:
             raise RpcError(wire.INVALID_REQUEST, f"{method} before a strategy was made by initialize")
-        return lambda params, content: _perform(method, call, params, content)
+        return call
 
     def _run_in_pool(self, *call: Any) -> None:
         try:
@@ -91,7 +89,7 @@ class Server:
             # Nobody reads the answers any more.
             os._exit(1)
 
-    def _run(self, request_id: Any, method: str, run: Callable[..., Any], params: Dict[str, Any], content: bytes) -> None:
+    def _run(self, request_id: Any, method: str, run: Run, params: Dict[str, Any], content: bytes) -> None:
         try:
             answer = run(params, content)
             message = _message(method, request_id, answer.result)
@@ -108,8 +106,8 @@ class Server:
         try:
             message = wire.to_bytes(answer)
         except (TypeError, ValueError) as broken:
-            answer["error"] = failure(f"an error that cannot be sent: {broken}").to_json()
-            message = wire.to_bytes(answer)
+            reason = failure(f"an error that cannot be sent: {broken}")
+            message = wire.to_bytes({**answer, "error": reason.to_json()})
         self._send(message)
 
     def _initialize(self, params: Dict[str, Any], _content: bytes) -> results.Answer:
@@ -117,7 +115,7 @@ class Server:
             raise RpcError(wire.INVALID_REQUEST, "initialize was called before")
         _check_version(params)
         self.patience_seconds = _number(params, "timeout_ms", 60_000) / 1000
-        session._set_state_directory(paths.decode(params.get("state", "")))
+        session._set_state_directory(_state(params))
         options = params.get("options") or {}
         if type(options) is not dict:
             raise RpcError(wire.INVALID_PARAMS, "options must be an object")
@@ -135,7 +133,7 @@ class Server:
             "concurrency": at_once,
         }
         wire.to_bytes(description)
-        self._calls = {name: _call(loaded, name) for name in loading.calls(loaded)}
+        self._calls = calls.of(loaded)
         self._is_initialized = True
         if at_once > 1:
             self._pool = ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="call")
@@ -147,8 +145,10 @@ def _envelope(request: Any) -> Tuple[str, Any]:
     if type(request) is not dict or request.get("jsonrpc") != "2.0":
         raise RpcError(wire.INVALID_REQUEST, "the message is no JSON-RPC 2.0 request")
     method, request_id = request.get("method"), request.get("id")
-    if type(method) is not str or type(request_id) not in (int, str, float, type(None)):
+    if type(method) is not str or type(request_id) not in (int, str, type(None)):
         raise RpcError(wire.INVALID_REQUEST, "a request has a method and an id")
+    if type(request_id) is str and paths.readable(request_id) != request_id:
+        raise RpcError(wire.INVALID_REQUEST, "the id is no text")
     return method, request_id
 
 
@@ -156,26 +156,6 @@ def _check_version(params: Dict[str, Any]) -> None:
     for name, known in (("protocol", PROTOCOL), ("role", ROLE)):
         if params.get(name) != known:
             raise failure(f"{name} {params.get(name)!r} is not spoken here, only {known!r}", "unsupported", what=name)
-
-
-def _call(loaded: loading.Loaded, name: str) -> Call:
-    count = shape.accepted(loaded.methods[name], name)
-    return getattr(loaded.instance, name), ARGUMENTS[name][:count], results.BY_METHOD[name]
-
-
-def _perform(method: str, call: Call, params: Dict[str, Any], content: bytes) -> results.Answer:
-    function, arguments, convert = call
-    try:
-        values = [argument(params, content) for argument in arguments]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RpcError(wire.INVALID_PARAMS, paths.readable(f"{method}: {type(error).__name__}: {error}")) from None
-    value = function(*values)
-    try:
-        return convert(value)
-    except results.WrongResult as wrong:
-        if hasattr(value, "close") and hasattr(value, "cr_code"):
-            value.close()
-        raise failure(f"{method}: {wrong}") from None
 
 
 def _message(method: str, request_id: Any, result: Any) -> bytes:
@@ -200,72 +180,8 @@ def _number(params: Dict[str, Any], name: str, default: int) -> int:
     return value
 
 
-def _ref(params: Dict[str, Any], _content: bytes) -> SandboxRef:
-    fields = _known(params["ref"], _REF_FIELDS)
-    fields["metadata"] = _with_places(fields.get("metadata", {}))
-    return SandboxRef(**fields)
-
-
-def _resource(params: Dict[str, Any], _content: bytes) -> Resource:
-    fields = _known(params["resource"], _RESOURCE_FIELDS)
-    fields["properties"] = _with_places(fields.get("properties", {}))
-    return Resource(**fields)
-
-
-def _with_places(values: Dict[str, Any]) -> Dict[str, Any]:
-    for key in PATH_KEYS:
-        if type(values.get(key)) is str:
-            values[key] = paths.decode(values[key])
-    return values
-
-
-def _request(params: Dict[str, Any], _content: bytes) -> CommitRequest:
-    fields = _known(params.get("request") or {}, _REQUEST_FIELDS)
-    fields["paths"] = [paths.decode_relative(path) for path in fields.get("paths", ())]
-    fields["hunks"] = [_hunk(hunk) for hunk in fields.get("hunks", ())]
-    return CommitRequest(**fields)
-
-
-def _hunk(value: Dict[str, Any]) -> HunkSelection:
-    patch = value["patch"]
-    exact = base64.b64decode(patch["b64"], validate=True) if type(patch) is dict else patch.encode("utf-8")
-    return HunkSelection(paths.decode_relative(value["path"]), exact)
-
-
-def _known(value: Dict[str, Any], names: Any) -> Dict[str, Any]:
-    """Without what a later version of the host may add."""
-    return {name: part for name, part in value.items() if name in names}
-
-
-_REF_FIELDS = frozenset(SandboxRef.__dataclass_fields__)
-_RESOURCE_FIELDS = frozenset(Resource.__dataclass_fields__)
-_REQUEST_FIELDS = frozenset(CommitRequest.__dataclass_fields__)
-
-
-def _path(params: Dict[str, Any], _content: bytes) -> str:
-    return paths.decode_relative(params["path"])
-
-
-def _content(_params: Dict[str, Any], content: bytes) -> bytes:
-    return content
-
-
-def _plan_id(params: Dict[str, Any], _content: bytes) -> str:
-    return _text(params, "plan_id")
-
-
-def _checkpoint_id(params: Dict[str, Any], _content: bytes) -> str:
-    return _text(params, "checkpoint_id")
-
-
-ARGUMENTS: Dict[str, List[Callable[[Dict[str, Any], bytes], Any]]] = {
-    "create": [_plan_id, _resource],
-    "read": [_ref, _path],
-    "write": [_ref, _path, _content],
-    "diff": [_ref],
-    "commit": [_ref, _request],
-    "rollback": [_ref],
-    "checkpoint": [_ref, _checkpoint_id],
-    "restore_checkpoint": [_ref, _checkpoint_id],
-    "cleanup": [_ref],
-}
+def _state(params: Dict[str, Any]) -> str:
+    try:
+        return paths.decode(params.get("state", ""))
+    except ValueError as error:
+        raise RpcError(wire.INVALID_PARAMS, f"state: {error}") from None

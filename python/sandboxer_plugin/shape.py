@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from typing import Any, Dict, List, Optional, Tuple
 
 from .protocol import SandboxStrategy
@@ -86,6 +87,8 @@ def _takes_self(value: Any) -> bool:
     """Whether the first parameter is filled in by the look-up on an instance."""
     if isinstance(value, staticmethod):
         return False
+    if isinstance(value, functools.partial):
+        return sys.version_info >= (3, 14)
     return hasattr(type(value), "__get__")
 
 

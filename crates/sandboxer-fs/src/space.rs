@@ -12,13 +12,13 @@ use rustix::fs::{self, OFlags};
 use rustix::io::Errno;
 use sandboxer_core::contract::{CancelFlag, NoProgress, Progress};
 use sandboxer_core::model::{
-    Change, CommitRequest, CommitResult, Conflict, DiffEntry, DiffKind, DiffView, OpId, RelPath,
+    Change, CommitRequest, CommitResult, Conflict, DiffEntry, DiffKind, DiffView, OpId, Range, RelPath,
 };
 use sandboxer_core::{Error, Result};
 
 use crate::base::{Base, PACK};
 use crate::commit::{self, CommitFiles, Journal, Prepare, Record, Revert, Settling};
-use crate::content::read_all;
+use crate::content::read_regular;
 use crate::copy::{self, Meta};
 use crate::diff::{Comparison, differences};
 use crate::filter::{Filter, RESERVED};
@@ -203,13 +203,13 @@ pub trait Space {
 
     /// The content of a file.
     fn read(&self, path: &RelPath) -> Result<Vec<u8>> {
-        let copy = &self.pair().copy;
+        self.read_within(path, None)
+    }
+
+    /// The content of a file, or what of it is within `range`.
+    fn read_within(&self, path: &RelPath, range: Option<Range>) -> Result<Vec<u8>> {
         self.pair().check_inside(path)?;
-        let not_found = || Error::not_found("file", path.to_string());
-        let parent = copy.find_parent(path)?.ok_or_else(not_found)?;
-        let fd = open_regular(&parent, path)?.ok_or_else(not_found)?;
-        let size = stamp_of_fd(&fd).map_err(|e| Error::io("examine", copy.shown(path), e))?.size;
-        read_all(fd, size).map_err(|e| Error::io("read", copy.shown(path), e))
+        read_regular(&self.pair().copy, path, range)
     }
 
     /// Replaces the content of a file, or makes it and the directories above it.

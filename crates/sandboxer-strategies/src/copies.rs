@@ -58,6 +58,7 @@ pub fn capabilities() -> Capabilities {
         looks_through: false,
         refreshes: false,
         branches: false,
+        ranges: true,
         resource_types: ["fs-directory", "fs-file", "fs-mount", "git-checkout"].map(str::to_owned).to_vec(),
     }
 }
@@ -136,7 +137,7 @@ pub(crate) fn reference(
 ) -> SandboxRef {
     SandboxRef::new(plan.clone(), resource.id.clone(), name)
         .with_path("path", path)
-        .with_path("base", resource.path())
+        .with("base", resource.location.as_str())
         .with_path("history", &CommitFiles::new(home).undo())
         .with_path("dir", home)
 }
@@ -150,7 +151,7 @@ pub(crate) fn home_of(sandbox: &SandboxRef) -> Result<PathBuf> {
 /// a workspace would be copied into itself.
 pub(crate) fn spec_of(resource: &Resource, mut patterns: Patterns, ours: &[PathBuf]) -> Result<Spec> {
     use std::os::unix::ffi::OsStrExt;
-    let path = resource.path();
+    let path = resource.require_path()?;
     scratch::require(path)?;
     let original = match (path.is_dir(), path.parent(), path.file_name()) {
         (true, _, _) => path.to_path_buf(),
@@ -192,9 +193,11 @@ impl SandboxStrategy for CopyStrategy {
         }
         match self.sharing_root(&spec.original) {
             Ok(root) => self.make(plan_id, resource, &root, Spec { reflink: true, ..spec }, &self.name),
-            Err(reason) if no_fallback(resource) => {
-                Err(Error::Unavailable { strategy: self.name.clone(), path: resource.path().into(), reason })
-            }
+            Err(reason) if no_fallback(resource) => Err(Error::Unavailable {
+                strategy: self.name.clone(),
+                path: (&resource.location).into(),
+                reason,
+            }),
             Err(reason) => {
                 let made = self.make(plan_id, resource, &plain, spec, FALLBACK)?;
                 Ok(made.with("fallback_reason", reason))
@@ -203,7 +206,7 @@ impl SandboxStrategy for CopyStrategy {
     }
 
     fn read(&self, sandbox: &SandboxRef, path: &RelPath) -> Result<Vec<u8>> {
-        self.open(sandbox)?.read(path)
+        self.open(sandbox)?.read_within(path, sandbox.range()?)
     }
 
     fn write(&self, sandbox: &SandboxRef, path: &RelPath, content: &[u8]) -> Result<Change> {

@@ -100,7 +100,7 @@ impl Files {
     }
 
     fn in_sandbox(&self, path: &str) -> PathBuf {
-        let by_handler = || self.sandboxes.last().unwrap().sandbox_path.clone();
+        let by_handler = || self.sandboxes.last().unwrap().sandbox_path.clone().unwrap();
         let root = self.answers.sandbox_path().unwrap_or_else(by_handler);
         if path.is_empty() { root } else { root.join(path) }
     }

@@ -323,3 +323,63 @@ fn a_sandbox_of_a_strategy_that_is_not_configured_any_more_is_told_and_logged_on
     world.ok(&["list"]);
     assert_eq!(world.json(&["list"])["sandboxes"], serde_json::json!([]));
 }
+
+/// A world with a type for URLs of scheme `s3`.
+fn with_buckets(strategy: &str) -> World {
+    let world = World::new();
+    let text = format!(
+        "name: s3-bucket\nsummary: A bucket\nhandler: generic\ndetect: {{kind: url, schemes: [S3]}}\n\
+         default_strategy: {strategy}\nstrategies: [{strategy}]\n"
+    );
+    world.file("user/.config/sandboxer/resource-types/bucket.yaml", text);
+    world
+}
+
+#[test]
+fn a_url_is_no_place_for_a_contained_command_and_nothing_is_made_for_one() {
+    let world = with_buckets("filesystem_copy");
+    let run = ["run", "-C", "s3://stock", "--", "true"];
+    let error = world.json_error(&run, 6);
+    assert!(error["message"].as_str().unwrap().contains("s3://stock has no path of its own"), "{error}");
+    assert!(error["hints"].to_string().contains("--isolation files"), "{error}");
+    let files = ["run", "-C", "s3://stock", "--isolation", "files", "--", "true"];
+    let error = world.json_error(&files, 125);
+    assert_eq!(error["message"], "s3://stock is no path on this machine");
+    assert!(world.run(&["list"]).stdout.is_empty());
+    let log = world.json(&["log"])["operations"].clone();
+    assert!(log.as_array().unwrap().iter().all(|operation| operation["state"] == "failed"), "{log}");
+}
+
+#[test]
+fn a_type_that_names_a_strategy_that_is_not_there_is_told_by_its_file() {
+    let world = with_buckets("bucket");
+    let error = world.json_error(&["create", "s3://stock"], 1);
+    assert_eq!(error["kind"], "config");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("bucket.yaml") && message.contains("\"bucket\""), "{error}");
+    assert!(error["hints"].to_string().contains("custom_strategies"), "{error}");
+}
+
+#[test]
+fn urls_are_told_without_what_is_secret_in_them() {
+    let world = with_buckets("filesystem_copy");
+    let error = world.json_error(&["create", "gs://me:hunter2@stock"], 2);
+    assert!(error["hints"].to_string().contains("file, s3"), "{error}");
+    assert!(!error.to_string().contains("hunter2"), "{error}");
+    for command in
+        [&["create", "s3://me:hunter2@stock"][..], &["run", "-C", "s3://me:hunter2@stock", "--", "true"]]
+    {
+        let ran = world.run(command);
+        assert_ne!(ran.code, 0);
+        assert!(ran.stderr.contains("password") && !ran.stderr.contains("hunter2"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn types_for_urls_are_listed_with_their_schemes() {
+    let world = with_buckets("filesystem_copy");
+    assert!(world.ok(&["types"]).contains("s3-bucket"));
+    let types = world.json(&["types"])["types"].clone();
+    let bucket = types.as_array().unwrap().iter().find(|ty| ty["name"] == "s3-bucket").unwrap();
+    assert_eq!(bucket["detect"]["schemes"], serde_json::json!(["s3"]));
+}

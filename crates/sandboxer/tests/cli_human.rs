@@ -257,3 +257,38 @@ fn a_file_is_edited_and_not_entered() {
     assert_eq!(world.run(&["commit", "one", "hello.txt"]).code, 0);
     assert_eq!(world.run(&["commit", "one", "other.txt"]).code, 4);
 }
+
+#[test]
+fn a_file_larger_than_a_piece_is_read_to_its_end() {
+    let world = World::with_sandbox();
+    let content: Vec<u8> = (0..9_000_001_u32).map(|n| (n % 251) as u8).collect();
+    fs::write(world.inside("try").join("big"), &content).unwrap();
+    let ran = world.run(&["read", "try", "big"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(ran.raw == content, "{} bytes of {} arrived as they are", ran.raw.len(), content.len());
+}
+
+#[test]
+fn a_file_larger_than_memory_is_read() {
+    let world = World::with_sandbox();
+    let big = fs::File::create(world.inside("try").join("big")).unwrap();
+    big.set_len((1 << 30) + 1).unwrap();
+    let mut limited = Command::new("sh");
+    let script = "ulimit -v 500000; \"$0\" read try big | wc -c";
+    limited.args(["-c", script, common::SANDBOX]);
+    world.furnish(&mut limited);
+    let ran = limited.output().unwrap();
+    let told = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!((String::from_utf8_lossy(&ran.stdout).trim(), &*told), ("1073741825", ""));
+}
+
+#[test]
+fn whoever_has_read_enough_of_a_large_file_is_told_nothing() {
+    let world = World::with_sandbox();
+    fs::write(world.inside("try").join("big"), vec![7; 9_000_000]).unwrap();
+    let mut read = world.command(&["read", "try", "big"]);
+    let mut child = read.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), ended.stderr.as_slice()), (Some(0), &b""[..]));
+}

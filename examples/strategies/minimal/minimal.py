@@ -1,6 +1,5 @@
 """A strategy in one page: work on a copy of a directory, and copy back what changed.
-
-The scratch directory has `base` (the directory as it was), `tree` (where the work is done) and one copy for each checkpoint.
+The scratch directory has `base` (the directory as it was), `tree` (where the work is done) and a copy for each checkpoint.
 """
 
 import os
@@ -15,7 +14,7 @@ class MinimalStrategy:
     capabilities = Capabilities(file_tree=True, checkpoints=True)
 
     def create(self, plan_id, resource):
-        base, tree = (os.path.join(resource.scratch, name) for name in ("base", "tree"))
+        base, tree = self._place(resource, "base"), self._place(resource, "tree")
         trees.mirror(resource.location, base)
         trees.mirror(base, tree)
         return SandboxRef(metadata={"path": tree, "base": resource.location})
@@ -37,18 +36,18 @@ class MinimalStrategy:
         entries = trees.compare(base, frozen)
         if changed := trees.overlaps(entries, trees.compare(base, ref["base"])):
             raise Conflicts(changed)
-        for target in (ref["base"], base):
-            trees.apply(entries, frozen, target)
+        trees.apply(entries, frozen, ref["base"])
+        trees.apply(entries, frozen, base)
         return CommitResult(entries=entries)
 
     def rollback(self, ref):
         return RollbackResult(restored_files=trees.mirror(self._place(ref, "base"), ref["path"]))
 
     def checkpoint(self, ref, checkpoint_id):
-        trees.mirror(ref["path"], self._place(ref, "checkpoint-" + quote(checkpoint_id, safe="")))
+        trees.mirror(ref["path"], self._place(ref, "checkpoint", checkpoint_id))
 
     def restore_checkpoint(self, ref, checkpoint_id):
-        kept = self._place(ref, "checkpoint-" + quote(checkpoint_id, safe=""))
+        kept = self._place(ref, "checkpoint", checkpoint_id)
         if not os.path.isdir(kept):
             raise NotFound("checkpoint", checkpoint_id)
         return RollbackResult(restored_files=trees.mirror(kept, ref["path"]), checkpoint_id=checkpoint_id)
@@ -56,5 +55,5 @@ class MinimalStrategy:
     def cleanup(self, ref):
         """Nothing to do: everything is in the scratch directory, which the host removes."""
 
-    def _place(self, ref, name):
-        return os.path.join(ref.scratch, name)
+    def _place(self, owner, *names):
+        return os.path.join(owner.scratch, quote("-".join(names), safe=""))

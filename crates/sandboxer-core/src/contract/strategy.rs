@@ -26,7 +26,7 @@ pub trait SandboxStrategy: Send + Sync {
     /// the manager's business.
     fn create(&self, plan_id: &PlanId, resource: &Resource) -> Result<SandboxRef>;
 
-    /// The content at `path` as the sandbox sees it. Follows no symbolic link.
+    /// The content at `path` as the sandbox sees it (the part within the ref's `range`, where one is set). Follows no symbolic link.
     fn read(&self, sandbox: &SandboxRef, path: &RelPath) -> Result<Vec<u8>>;
 
     /// Replaces the content at `path`, making parent directories as needed. Follows no symbolic link.
@@ -96,6 +96,8 @@ pub struct Capabilities {
     /// The resource has branches: `create` honours its properties `from`, `clean` and `ignored`, and `commit` the request's `branch`
     /// and `history`.
     pub branches: bool,
+    /// `read` honours the ref's `range`: content goes through in pieces, and may be larger than memory.
+    pub ranges: bool,
     /// The resource types it is made for; empty means any.
     pub resource_types: Vec<String>,
 }
@@ -117,6 +119,7 @@ impl Default for Capabilities {
             looks_through: false,
             refreshes: false,
             branches: false,
+            ranges: false,
             resource_types: Vec::new(),
         }
     }

@@ -15,6 +15,6 @@ pub use commit::{
 pub use diff::{Change, DiffEntry, DiffKind, DiffView, Node, NodeType, digest_of};
 pub use ids::{CheckpointId, OpId, PlanId, ResourceId, SandboxId};
 pub use path::{PathError, RelPath};
-pub use reference::{Part, SandboxRef};
+pub use reference::{Part, Range, SandboxRef};
 pub use resource::Resource;
 pub use results::{AccessResult, CheckpointResult, RollbackResult, SandboxResult};

@@ -16,7 +16,7 @@ use crate::{Error, Result};
 /// `history` (a directory with the patch of each commit, as `OP/patch`), `notices` (a file with what its user has to know, line by
 /// line), `work` (where the changes themselves are kept, if not at `path`), `preserved` (where content of the base is read before `base`). Some are set for one call alone:
 /// `scope` (paths that a `rollback` is limited to), `operation` (under which a `commit` keeps what takes it back), `undo`
-/// (the operation that a `commit` takes back), `part` (what a `cleanup` is limited to). All others belong to the strategy.
+/// (the operation that a `commit` takes back), `part` (what a `cleanup` is limited to), `range` (which bytes a `read` is limited to). All others belong to the strategy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SandboxRef {
     /// The plan it belongs to.
@@ -59,6 +59,15 @@ impl std::fmt::Display for Part {
             Self::Unchanged => f.write_str("unchanged"),
         }
     }
+}
+
+/// Which bytes of a file a `read` is limited to. What lies past its end is left out, so a shorter answer is the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Range {
+    /// The first byte.
+    pub offset: u64,
+    /// How many bytes at the most.
+    pub length: u64,
 }
 
 impl SandboxRef {
@@ -122,6 +131,19 @@ impl SandboxRef {
             .ok_or_else(|| Error::corrupt(self.resource_id.as_str(), "its ref names an unknown part"))
     }
 
+    /// The same ref, for a `read` of at most `length` bytes from `offset` on.
+    pub fn ranged(self, offset: u64, length: u64) -> Self {
+        self.with("range", serde_json::json!(Range { offset, length }))
+    }
+
+    /// Which bytes a `read` is limited to; `None` means all. A range that cannot be read is an error: taken for none, it
+    /// would be answered with more than was asked for.
+    pub fn range(&self) -> Result<Option<Range>> {
+        let Some(value) = self.metadata.get("range") else { return Ok(None) };
+        let range = serde_json::from_value(value.clone());
+        range.map(Some).map_err(|e| Error::usage(format!("the range of the read cannot be read: {e}")))
+    }
+
     /// The same ref, limited to `paths` for a `rollback`.
     pub fn scoped(self, paths: &[RelPath]) -> Self {
         let list = paths.iter().map(|p| serde_json::json!(p)).collect::<Vec<_>>();
@@ -169,6 +191,17 @@ mod tests {
         assert!(reference().scope().unwrap().is_empty());
         assert!(reference().scoped(&[]).scope().unwrap().is_empty());
         assert!(reference().with("scope", "a").scope().is_err());
+    }
+
+    #[test]
+    fn a_range_is_two_numbers_and_no_range_is_everything() {
+        let ranged = reference().ranged(4, u64::MAX);
+        assert_eq!(ranged.range().unwrap(), Some(Range { offset: 4, length: u64::MAX }));
+        assert_eq!(ranged.metadata["range"], serde_json::json!({"offset": 4, "length": u64::MAX}));
+        assert_eq!(reference().range().unwrap(), None);
+        for bad in [serde_json::json!("4-8"), serde_json::json!({"offset": -1, "length": 1}), Value::Null] {
+            assert!(reference().with("range", bad.clone()).range().is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -12,8 +12,8 @@ use super::{CheckpointId, PlanId, SandboxId};
 pub struct SandboxResult {
     /// The sandbox.
     pub sandbox_id: SandboxId,
-    /// Where to work.
-    pub sandbox_path: PathBuf,
+    /// Where to work, where the strategy gives a path.
+    pub sandbox_path: Option<PathBuf>,
     /// The strategy in use.
     pub strategy: String,
     /// False where the sandbox existed already.
@@ -86,7 +86,7 @@ mod tests {
     fn sandbox_and_checkpoint_results_have_the_fields_of_the_contract() {
         let result = SandboxResult {
             sandbox_id: SandboxId::from_string("sbx_1"),
-            sandbox_path: "/w".into(),
+            sandbox_path: Some("/w".into()),
             strategy: "none".into(),
             created: true,
             message: "made".into(),

@@ -2,14 +2,19 @@
 //!
 //! Reading and diffing take no lock: they work while a command runs in the sandbox, and any number of them at once.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::manager::{SandboxManager, counted, in_workspace};
 use super::{RollbackResults, Sandbox, SandboxState, Target, TargetDiff, Workspace, WorkspaceDiff};
+use crate::contract::SandboxStrategy;
 use crate::model::{Change, DiffKind, RelPath, RollbackResult};
 use crate::{Error, Result};
+
+/// How much of a file is in memory at once, where the strategy can read a part.
+const PIECE: u64 = 4 << 20;
 
 impl SandboxManager {
     /// The content of one file as the sandbox sees it.
@@ -19,6 +24,34 @@ impl SandboxManager {
         self.check_open(&target.sandbox)?;
         let content = self.strategy_of(workspace)?.read(&workspace.sandbox_ref, path);
         content.map_err(in_workspace(&target.sandbox, workspace))
+    }
+
+    /// Writes the content of one file to `sink`: piece by piece where the strategy can, so that it need not fit into memory. Returns
+    /// how much it was. Nothing is written before the first piece is there; a file that is replaced meanwhile comes out as parts of
+    /// both, and whatever reads it in pieces has to bear with that.
+    pub fn read_to(&self, target: &Target, path: &RelPath, sink: &mut dyn io::Write) -> Result<u64> {
+        let workspace = the_one(target, "read")?;
+        let write = |content: &[u8], sink: &mut dyn io::Write| {
+            sink.write_all(content).map_err(|error| Error::io("pass on", path.to_string(), error))
+        };
+        if !self.capabilities_of(workspace)?.ranges {
+            let content = self.read(target, path)?;
+            return write(&content, sink).map(|()| content.len() as u64);
+        }
+        self.permit_on(target, "read")?;
+        self.check_open(&target.sandbox)?;
+        let strategy = self.strategy_of(workspace)?;
+        let mut done = 0;
+        loop {
+            self.parts.cancel.check()?;
+            let piece = read_piece(strategy.as_ref(), workspace, path, done);
+            let piece = piece.map_err(in_workspace(&target.sandbox, workspace))?;
+            write(&piece, sink)?;
+            done += piece.len() as u64;
+            if (piece.len() as u64) < PIECE {
+                return Ok(done);
+            }
+        }
     }
 
     /// Replaces the content of one file in the sandbox.
@@ -40,11 +73,7 @@ impl SandboxManager {
         let workspace = the_one(target, "path")?;
         self.check_open(&target.sandbox)?;
         self.bring_up(target)?;
-        workspace.sandbox_ref.sandbox_path().ok_or_else(|| Error::Unsupported {
-            strategy: workspace.sandbox_ref.strategy_name.clone(),
-            what: "give a path to work in",
-            reason: "what it isolates is not files".to_owned(),
-        })
+        workspace.require_path()
     }
 
     /// Everything that differs from the base, or the part within `paths`.
@@ -139,6 +168,24 @@ impl SandboxManager {
             _ => Err(Error::not_found("sandbox", sandbox.name.as_str())),
         }
     }
+}
+
+/// The piece from `offset` on.
+fn read_piece(
+    strategy: &dyn SandboxStrategy,
+    workspace: &Workspace,
+    path: &RelPath,
+    offset: u64,
+) -> Result<Vec<u8>> {
+    let piece = strategy.read(&workspace.sandbox_ref.clone().ranged(offset, PIECE), path)?;
+    if piece.len() as u64 > PIECE {
+        return Err(Error::Unsupported {
+            strategy: workspace.sandbox_ref.strategy_name.clone(),
+            what: "read a part of a file",
+            reason: format!("it says that it can, and answered with {} bytes for {PIECE}", piece.len()),
+        });
+    }
+    Ok(piece)
 }
 
 /// Whether the workspace or its base has anything at `path`. It only asks whether something is there, and opens nothing.

@@ -20,6 +20,7 @@ use super::{CreateRequest, Created, Input, Operation, Sandbox, SandboxState, Wor
 use crate::model::{PlanId, Resource, SandboxId, SandboxRef};
 use crate::resolve::choose_strategy;
 use crate::store::{Naming, OperationEnd, Reservation, now};
+use crate::types::ResourceType;
 use crate::{Error, Result};
 
 /// How often a create starts over because a sandbox of its plan was just being made or removed by somebody else.
@@ -113,8 +114,11 @@ impl SandboxManager {
     ) -> Result<Workspace> {
         let resource_type = self.parts.types.get(&resource.type_name)?;
         let (settings, registry) = (&self.parts.settings, &self.parts.registry);
+        let flag = request.strategy.as_deref();
+        let choice = choose_strategy(flag, None, &resource, resource_type, settings, registry);
+        let asked = flag.is_some() || resource.properties.contains_key("strategy");
         let choice =
-            choose_strategy(request.strategy.as_deref(), None, &resource, resource_type, settings, registry)?;
+            choice.map_err(|error| if asked { error } else { named_by_type(error, resource_type) })?;
         if request.no_fallback {
             resource.properties.insert(NO_FALLBACK.to_owned(), Value::Bool(true));
         }
@@ -127,6 +131,19 @@ impl SandboxManager {
             reason: choice.reason,
             sandbox_ref,
         })
+    }
+
+    /// Refuses a request whose workspaces would have no path to work in, before anything is made.
+    pub fn require_paths(&self, request: &CreateRequest) -> Result<()> {
+        let detected = request.inputs.iter().map(|input| self.detect(input)).collect::<Result<Vec<_>>>()?;
+        for workspace in self.design(request, detected)?.workspaces {
+            let can = self.capabilities_of(&workspace)?;
+            // What does not isolate is worked on where it is.
+            if !can.file_tree && (can.isolates || workspace.resource.path().is_none()) {
+                return Err(workspace.without_path());
+            }
+        }
+        Ok(())
     }
 
     /// Options on branches are for those workspaces that have any, and somebody has to have one.
@@ -258,7 +275,7 @@ impl SandboxManager {
             let why = made.text("fallback_reason").unwrap_or("no reason given").to_owned();
             if workspace.resource.properties.contains_key(NO_FALLBACK) {
                 self.strategy(&made.strategy_name)?.cleanup(&made)?;
-                let (strategy, path) = (requested.to_owned(), workspace.resource.path().to_path_buf());
+                let (strategy, path) = (requested.to_owned(), (&workspace.resource.location).into());
                 return Err(Error::Unavailable { strategy, path, reason: why });
             }
             workspace.reason = format!("{}; fell back to {}: {why}", workspace.reason, made.strategy_name);
@@ -340,14 +357,33 @@ fn check_request(request: &CreateRequest, resources: &[(Option<String>, Resource
 /// Two workspaces of one sandbox over the same files could not both be committed.
 fn refuse_nested(resources: &[(Option<String>, Resource)]) -> Result<()> {
     for (index, (_, one)) in resources.iter().enumerate() {
-        if let Some((_, other)) = resources[..index].iter().find(|(_, other)| share(one, other)) {
+        if let Some((_, other)) = resources[..index].iter().find(|(_, other)| one.overlaps(other)) {
             let (one, other) = (&one.location, &other.location);
             return Err(Error::refused(format!(
-                "{one} and {other} overlap; a sandbox isolates each path once"
+                "{one} and {other} overlap; a sandbox isolates each thing once"
             )));
         }
     }
     Ok(())
+}
+
+/// A strategy that nobody typed: the error says which file names it, where that is the user's own.
+fn named_by_type(error: Error, resource_type: &ResourceType) -> Error {
+    match error {
+        Error::NotFound { what: "strategy", name, similar } if !resource_type.is_shipped() => {
+            let near = similar.first().map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
+            Error::Config {
+                file: (&resource_type.origin).into(),
+                line: None,
+                message: format!(
+                    "resource type {:?} names the strategy {name:?}, which is not there",
+                    resource_type.name
+                ),
+                hint: Some(format!("register it: `sandbox.custom_strategies`{near}")),
+            }
+        }
+        other => other,
+    }
 }
 
 fn no_branches(flag: &str, strategy: &str) -> Error {
@@ -379,8 +415,8 @@ fn refuse_own_state(home: &Path, resources: &[(Option<String>, Resource)]) -> Re
     // A state directory that is not there yet has nothing in it.
     let Ok(home) = home.canonicalize() else { return Ok(()) };
     let is_ours = |resource: &Resource| {
-        let path = resource.path();
-        path.canonicalize().is_ok_and(|path| path.starts_with(&home))
+        let path = resource.path().and_then(|path| path.canonicalize().ok());
+        path.is_some_and(|path| path.starts_with(&home))
     };
     match resources.iter().find(|(_, resource)| is_ours(resource)) {
         None => Ok(()),
@@ -400,17 +436,8 @@ fn expiry(created_at: Timestamp, ttl: Option<SignedDuration>) -> Result<Option<T
     Ok(Timestamp::from_microsecond(at.as_microsecond()).ok())
 }
 
-/// Whether two resources have anything in common: one is the other, or lies in it.
-fn share(one: &Resource, other: &Resource) -> bool {
-    let nested = |inner: &Resource, outer: &Resource| {
-        let (inner, outer) = (inner.path(), outer.path());
-        inner.is_absolute() && outer != Path::new("") && inner.starts_with(outer)
-    };
-    one.id == other.id || nested(one, other) || nested(other, one)
-}
-
 fn overlaps(existing: &Sandbox, wanted: &Sandbox) -> bool {
-    existing.workspaces.iter().any(|w| wanted.workspaces.iter().any(|n| share(&w.resource, &n.resource)))
+    existing.workspaces.iter().any(|w| wanted.workspaces.iter().any(|n| w.resource.overlaps(&n.resource)))
 }
 
 fn is_same_set(existing: &Sandbox, wanted: &Sandbox) -> bool {

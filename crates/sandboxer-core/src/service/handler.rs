@@ -1,8 +1,7 @@
 //! Handlers of resource types: the use cases for one resource of a plan, with plain results.
 //!
-//! A resource type names its handler; [`SandboxManager::handler`] finds it. Files have one, for `fs-directory`,
-//! `fs-file` and `fs-mount` alike, and a checkout of git has the same: what differs between those is detection and strategy, not
-//! what can be done.
+//! A resource type names its handler; [`SandboxManager::handler`] finds it. `file`, `git` and `generic` are one: what differs between
+//! files, checkouts and what is at a URL is detection and strategy, not what can be done.
 
 use super::content::the_one;
 use super::manager::SandboxManager;
@@ -18,19 +17,19 @@ impl SandboxManager {
     pub fn handler(&self, type_name: &str) -> Result<Box<dyn ResourceHandler + '_>> {
         let resource_type = self.types().get(type_name)?;
         match resource_type.handler.as_str() {
-            "file" | "git" => Ok(Box::new(FileHandler::new(self))),
+            "file" | "git" | "generic" => Ok(Box::new(SandboxHandler::new(self))),
             other => Err(Error::not_found("handler", other)),
         }
     }
 }
 
-/// The handler of everything that is files.
-pub struct FileHandler<'a> {
+/// The handler of everything that a strategy can isolate.
+pub struct SandboxHandler<'a> {
     manager: &'a SandboxManager,
     consumer: Consumer,
 }
 
-impl<'a> FileHandler<'a> {
+impl<'a> SandboxHandler<'a> {
     /// A handler that acts for a person.
     pub fn new(manager: &'a SandboxManager) -> Self {
         Self { manager, consumer: Consumer { actor_type: "adm".to_owned(), project: "local".to_owned() } }
@@ -79,15 +78,19 @@ impl<'a> FileHandler<'a> {
     }
 }
 
-impl ResourceHandler for FileHandler<'_> {
+impl ResourceHandler for SandboxHandler<'_> {
     fn create_sandbox(&self, plan_id: &PlanId, resource: &Resource) -> Result<SandboxResult> {
         let located = self.located(resource)?;
         let created = self.manager.get_or_create_over(&self.request(plan_id), vec![(None, located)])?;
         let target = Target { workspaces: created.sandbox.workspaces.clone(), sandbox: created.sandbox };
         let workspace = the_one(&target, "create_sandbox")?;
+        let sandbox_path = match workspace.sandbox_ref.sandbox_path() {
+            Some(_) => Some(self.manager.sandbox_path(&target)?),
+            None => None,
+        };
         Ok(SandboxResult {
             sandbox_id: target.sandbox.id.clone(),
-            sandbox_path: self.manager.sandbox_path(&target)?,
+            sandbox_path,
             strategy: workspace.sandbox_ref.strategy_name.clone(),
             created: created.created,
             message: created.message,

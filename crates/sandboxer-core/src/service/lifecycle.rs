@@ -68,7 +68,9 @@ impl SandboxManager {
 
     /// A commit that was decided is finished before its sandbox goes; unless there is nothing left to commit to.
     fn recover_before_destroy(&self, sandbox: &Sandbox) -> Result<()> {
-        let gone = |sandbox: &Sandbox| sandbox.workspaces.iter().all(|w| !w.resource.path().exists());
+        // Whether something is still at a URL, its strategy alone could tell.
+        let is_gone = |w: &Workspace| w.resource.path().is_some_and(|path| !path.exists());
+        let gone = |sandbox: &Sandbox| sandbox.workspaces.iter().all(is_gone);
         match self.recover_operations(&sandbox.id) {
             Err(_) if gone(sandbox) => Ok(()),
             other => other.map(drop),

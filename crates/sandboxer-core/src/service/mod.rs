@@ -42,7 +42,7 @@ mod views;
 
 pub use budget::{DiskReport, SandboxDisk};
 pub use checkpoint::CheckpointService;
-pub use handler::FileHandler;
+pub use handler::SandboxHandler;
 pub use lock::InUse;
 pub use manager::{ManagerParts, SandboxManager};
 pub use refresh::Refreshed;

@@ -235,7 +235,7 @@ fn flush(target: &Target, operation: &Operation) -> Result<()> {
 
 /// Says, where there is nothing any more that the work could be laid over, where it lies. Any other failure stays.
 fn where_it_lies(workspace: &Workspace, error: Error) -> Error {
-    let original = workspace.resource.path();
+    let Some(original) = workspace.resource.path() else { return error };
     let work = workspace.sandbox_ref.text("work").map(PathBuf::from);
     let Some(work) = work.or_else(|| workspace.sandbox_ref.sandbox_path()).filter(|work| work.exists())
     else {

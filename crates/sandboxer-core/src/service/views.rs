@@ -11,6 +11,7 @@ use crate::model::{
     CheckpointId, CheckpointResult, CommitResult, DiffEntry, OpId, PlanId, Resource, RollbackResult,
     SandboxId, SandboxRef,
 };
+use crate::{Error, Result};
 
 /// Where a sandbox is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,6 +100,22 @@ impl Sandbox {
     /// The workspace of that name.
     pub fn workspace(&self, name: &str) -> Option<&Workspace> {
         self.workspaces.iter().find(|w| w.name == name)
+    }
+}
+
+impl Workspace {
+    /// Where to work: the directory (or file) that stands for the resource.
+    pub fn require_path(&self) -> Result<PathBuf> {
+        self.sandbox_ref.sandbox_path().ok_or_else(|| self.without_path())
+    }
+
+    /// Why there is nowhere to work.
+    pub(super) fn without_path(&self) -> Error {
+        Error::Unsupported {
+            strategy: self.sandbox_ref.strategy_name.clone(),
+            what: "give a path to work in",
+            reason: format!("what it isolates is not files here: {}", self.resource.location),
+        }
     }
 }
 

@@ -7,7 +7,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxAttributes, StatxFlags};
 use serde::{Deserialize, Serialize};
 
-use super::location::{canonical, to_path};
+use super::location::{Location, canonical};
+use super::url::needs;
 use super::{ResourceType, ResourceTypes};
 use crate::model::Resource;
 use crate::{Error, Result};
@@ -21,6 +22,9 @@ pub struct Detect {
     /// Types with a higher one are asked first.
     #[serde(default)]
     pub priority: i32,
+    /// The schemes of the URLs it is for, in lower case.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub schemes: Vec<String>,
 }
 
 /// What can be at a location.
@@ -35,6 +39,8 @@ pub enum DetectKind {
     MountPoint,
     /// A directory whose `.git` says that git keeps it.
     GitCheckout,
+    /// Something at a URL of one of the schemes.
+    Url,
 }
 
 impl fmt::Display for DetectKind {
@@ -44,15 +50,19 @@ impl fmt::Display for DetectKind {
             Self::File => "a file",
             Self::MountPoint => "a mount point",
             Self::GitCheckout => "a git checkout",
+            Self::Url => "a URL",
         })
     }
 }
 
 impl ResourceTypes {
-    /// The resource at `location`: a path, or a `file://` URL. The location becomes canonical, and has to be there,
-    /// readable, and of a kind that some type is for.
+    /// The resource at `location`: a path, or a URL. The location becomes canonical; a path has to be there, readable, and of a
+    /// kind that some type is for, a URL of a scheme that some type is for.
     pub fn detect(&self, location: &str) -> Result<Resource> {
-        let found = Found::at(location)?;
+        let found = match Location::parse(location)? {
+            Location::Url(url) => return self.detect_url(&url),
+            Location::Path(path) => Found::at(&path)?,
+        };
         refuse_bare(&found)?;
         let accepts = |ty: &&ResourceType| found.kinds.contains(&ty.detect.kind);
         let resource_type = self.by_priority().into_iter().find(accepts).ok_or_else(|| {
@@ -64,9 +74,12 @@ impl ResourceTypes {
     /// The resource at `location` as the type that the caller names.
     pub fn detect_as(&self, type_name: &str, location: &str) -> Result<Resource> {
         let resource_type = self.get(type_name)?;
-        let found = Found::at(location)?;
-        let needed = resource_type.detect.kind;
-        if !found.kinds.contains(&needed) {
+        let found = match Location::parse(location)? {
+            Location::Url(url) => return self.detect_url_as(resource_type, &url),
+            Location::Path(path) => Found::at(&path)?,
+        };
+        if !found.kinds.contains(&resource_type.detect.kind) {
+            let needed = needs(resource_type);
             return Err(Error::Usage {
                 message: format!("{type_name} needs {needed}, {} is {}", found.location, found.kind()),
                 hint: None,
@@ -84,12 +97,11 @@ struct Found {
 }
 
 impl Found {
-    fn at(location: &str) -> Result<Self> {
-        let asked = to_path(location)?;
-        let path = canonical(without_trailing_slash(&asked))?;
+    fn at(asked: &Path) -> Result<Self> {
+        let path = canonical(without_trailing_slash(asked))?;
         let kinds = kinds_of(&path)?;
         let is_file = kinds.contains(&DetectKind::File);
-        if is_file && has_trailing_slash(&asked) {
+        if is_file && has_trailing_slash(asked) {
             return Err(Error::Usage {
                 message: format!("{} is a file, and the slash at the end means a directory", path.display()),
                 hint: Some("leave the slash out".to_owned()),

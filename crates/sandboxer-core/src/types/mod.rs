@@ -6,6 +6,7 @@
 
 mod detect;
 mod location;
+mod url;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,12 +17,16 @@ use crate::config::{Links, read_bounded, yaml};
 use crate::{Error, Result, resolve};
 
 pub use detect::{Detect, DetectKind};
+pub use location::is_url;
 
 /// What the shipped types are said to come from.
 const BUILT_IN: &str = "built-in";
 
 /// The handlers that there are.
-const HANDLERS: [&str; 2] = ["file", "git"];
+const HANDLERS: [&str; 3] = ["file", "generic", "git"];
+
+/// The handler of what is not files.
+const GENERIC: &str = "generic";
 
 /// Name and content of every shipped type.
 const EMBEDDED: [(&str, &str); 4] = [
@@ -53,6 +58,13 @@ pub struct ResourceType {
     /// Where it was defined: `built-in`, or the file.
     #[serde(skip_deserializing)]
     pub origin: String,
+}
+
+impl ResourceType {
+    /// Whether it is one of ours, as opposed to one of a file of the user's.
+    pub fn is_shipped(&self) -> bool {
+        self.origin == BUILT_IN
+    }
 }
 
 /// Every known type.
@@ -125,7 +137,7 @@ impl ResourceTypes {
     /// In the order in which they are asked: priority first; of equals, the user's own before the shipped.
     fn by_priority(&self) -> Vec<&ResourceType> {
         let mut types: Vec<_> = self.types.values().collect();
-        types.sort_by_key(|ty| (std::cmp::Reverse(ty.detect.priority), ty.origin == BUILT_IN, &ty.name));
+        types.sort_by_key(|ty| (std::cmp::Reverse(ty.detect.priority), ty.is_shipped(), &ty.name));
         types
     }
 }
@@ -135,6 +147,9 @@ fn parse(text: &str, file: &Path, origin: String) -> Result<ResourceType> {
     let parsed: Option<ResourceType> = yaml::parse(text, file)?;
     let mut resource_type = parsed.ok_or_else(|| wrong(file, "the file is empty".to_owned(), None))?;
     validate(&resource_type, file)?;
+    let Detect { kind, schemes, .. } = &resource_type.detect;
+    resource_type.detect.schemes =
+        url::checked_schemes(*kind, schemes).map_err(|message| wrong(file, message, None))?;
     resource_type.origin = origin;
     Ok(resource_type)
 }
@@ -150,6 +165,10 @@ fn validate(ty: &ResourceType, file: &Path) -> Result<()> {
             format!("no handler {:?}", ty.handler),
             yaml::nearest_word(&ty.handler, &HANDLERS),
         ));
+    }
+    if ty.detect.kind == DetectKind::Url && ty.handler != GENERIC {
+        let hint = Some(format!("handler: {GENERIC}"));
+        return Err(wrong(file, format!("handler {:?} is for files, and a URL is none", ty.handler), hint));
     }
     if !ty.strategies.contains(&ty.default_strategy) {
         let message = format!("default_strategy {:?} is not among strategies", ty.default_strategy);

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{CWD, FileType, Mode};
 
 use super::*;
+use crate::model::Resource;
 
 fn types() -> ResourceTypes {
     ResourceTypes::embedded().unwrap()
@@ -99,6 +100,9 @@ fn definitions_are_checked() {
         (("default_strategy: filesystem_copy", "default_strategy: overlay"), "not among strategies"),
         (("strategies: [filesystem_copy, none]\n", ""), "strategies"),
         (("summary", "sumary"), "unknown key"),
+        (("kind: directory", "kind: url, schemes: [s3]"), "is for files"),
+        (("kind: directory", "kind: directory, schemes: [s3]"), "schemes are for kind url"),
+        (("kind: directory", "kind: directory, scheme: s3"), "unknown key"),
         (("name: my-tree", "origin: x\nname: my-tree"), "unknown key"),
     ];
     for (change, complaint) in table {
@@ -123,6 +127,56 @@ fn a_directory_of_types_need_not_exist() {
     let file = dir.path().join("file");
     std::fs::write(&file, "").unwrap();
     assert!(matches!(ResourceTypes::files_in(&file), Err(Error::Io { step: "list", .. })));
+}
+
+/// A type of what is at URLs of `schemes`.
+fn bucket(name: &str, schemes: &str) -> String {
+    format!(
+        "name: {name}\nsummary: A bucket\nhandler: generic\ndetect: {{kind: url, schemes: {schemes}}}\n\
+         default_strategy: bucket\nstrategies: [bucket]\n"
+    )
+}
+
+#[test]
+fn a_type_may_be_for_urls() {
+    let types = overridden(&[&bucket("s3-bucket", "[S3, s3n]"), &bucket("a-store", "[gs]")]).unwrap();
+    assert_eq!(types.get("s3-bucket").unwrap().detect.schemes, ["s3", "s3n"]);
+    for (location, type_name, canonical) in [
+        ("s3://bucket/prefix/", "s3-bucket", "s3://bucket/prefix"),
+        ("S3N://bucket", "s3-bucket", "s3n://bucket"),
+        ("gs://x", "a-store", "gs://x"),
+    ] {
+        let resource = types.detect(location).unwrap();
+        assert_eq!(resource, Resource::at_url(type_name, canonical), "{location}");
+        assert_eq!(types.detect_as(type_name, location).unwrap(), resource);
+    }
+    let error = types.detect_as("s3-bucket", "gs://x").unwrap_err();
+    assert_eq!(error.to_string(), "s3-bucket needs a URL of scheme s3 or s3n, not a URL of scheme gs");
+    let error = types.detect_as("s3-bucket", "/").unwrap_err();
+    assert_eq!(error.to_string(), "s3-bucket needs a URL of scheme s3 or s3n, / is a mount point");
+    let error = types.detect_as("fs-directory", "s3://me:secret@x").unwrap_err();
+    assert_eq!(error.to_string(), "fs-directory needs a directory, not a URL of scheme s3");
+}
+
+#[test]
+fn types_for_urls_are_checked() {
+    for (schemes, complaint) in
+        [("[]", "needs the schemes"), ("[file]", "paths of this machine"), ("[\"s3://\"]", "is not a scheme")]
+    {
+        let error = overridden(&[&bucket("b", schemes)]).unwrap_err();
+        assert!(matches!(&error, Error::Config { file, .. } if file.ends_with("0.yaml")), "{error:?}");
+        assert!(error.to_string().contains(complaint), "{schemes}: {error}");
+    }
+}
+
+#[test]
+fn a_scheme_without_a_type_says_what_there_is() {
+    let types = overridden(&[&bucket("s3-bucket", "[s3]")]).unwrap();
+    let error = types.detect("postgres://user:secret@db/x").unwrap_err();
+    assert_eq!(error.to_string(), "no resource type handles URLs of scheme postgres");
+    let Error::Usage { hint: Some(hint), .. } = &error else { panic!("{error:?}") };
+    assert!(hint.contains("file, s3") && hint.contains("resource-types/*.yaml"), "{hint}");
+    assert!(!format!("{error:?}").contains("secret"));
 }
 
 /// A directory with a file, a subdirectory, links and special files in it.

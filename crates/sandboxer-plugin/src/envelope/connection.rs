@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use sandboxer_core::contract::CancelFlag;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::frame::{MAX_ATTACHMENT, MAX_MESSAGE, read_frame, write_frame};
 use super::log::Log;
@@ -21,14 +21,17 @@ use super::process::{Launch, Process};
 /// How often a caller that waits looks whether the user wants to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// How often it is made sure that the process is alive. Long enough for what a process said last to have been heard.
+const DEAD: Duration = Duration::from_secs(1);
+
 /// How long the end of a process may take to be known after its output has ended.
 const ENDING: Duration = Duration::from_secs(1);
 
 /// How much of its output is taken at once; larger attachments go past this buffer.
 const BUFFER: usize = 64 << 10;
 
-/// What came back: a result, and the bytes that belong to it.
-pub type Answer = (Value, Vec<u8>);
+/// What came back: a result, as text, and the bytes that belong to it.
+pub type Answer = (Box<RawValue>, Vec<u8>);
 
 /// Why there is no answer.
 #[derive(Debug, PartialEq)]
@@ -81,6 +84,8 @@ struct State {
     abandoned: HashSet<u64>,
     broken: Option<String>,
     under_way: usize,
+    /// Whether somebody is sending.
+    is_sending: bool,
 }
 
 /// A conversation. Dropped, the process is ended and reaped; each call holds it, so that it lasts as long as they do.
@@ -100,7 +105,7 @@ impl Connection {
         let flags = fcntl_getfl(&pipes.stdin)?;
         fcntl_setfl(&pipes.stdin, flags | OFlags::NONBLOCK)?;
         let shared = Arc::<Shared>::default();
-        let listener = Listener { shared: shared.clone(), process: Arc::downgrade(&process), log: log.clone() };
+        let listener = Listener { shared: shared.clone(), process: Arc::downgrade(&process) };
         std::thread::Builder::new()
             .name("plugin-answers".to_owned())
             .spawn(move || listener.listen(pipes.stdout))?;
@@ -167,8 +172,19 @@ impl Connection {
         }
     }
 
+    /// Waits for the turn to send; patience may end while somebody else sends something large.
+    fn take_turn(&self, patience: &Patience) -> Result<Turn<'_>, CallError> {
+        let mut state = self.shared.lock();
+        while state.is_sending {
+            state = self.shared.wait(state, patience.next()?);
+        }
+        state.is_sending = true;
+        Ok(Turn(&self.shared))
+    }
+
     /// A request that was sent in part leaves nothing that could be understood, so the conversation is over then.
     fn send(&self, message: &[u8], attachment: &[u8], patience: &Patience) -> Result<(), CallError> {
+        let _turn = self.take_turn(patience)?;
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(pipe) = writer.as_ref() else { return Err(self.shared.why_broken()) };
         let mut patient = PatientPipe { pipe, patience, shared: &self.shared, failure: None };
@@ -189,6 +205,7 @@ impl Connection {
 
     fn wait_for(&self, id: u64, patience: &Patience) -> Result<Answer, CallError> {
         let mut state = self.shared.lock();
+        let mut looked = Instant::now();
         loop {
             if let Some(Some(_)) = state.waiting.get(&id) {
                 let answer = state.waiting.remove(&id).flatten();
@@ -198,6 +215,19 @@ impl Connection {
                 return Err(CallError::Broken(reason.clone()));
             }
             state = self.shared.wait(state, patience.next()?);
+            if looked.elapsed() >= DEAD {
+                drop(state);
+                self.notice_death();
+                looked = Instant::now();
+                state = self.shared.lock();
+            }
+        }
+    }
+
+    /// A child of a plugin that has died may hold its output open: then no end of it is heard.
+    fn notice_death(&self) {
+        if let Some(obituary) = self.process.obituary(Duration::ZERO) {
+            self.shared.break_off(&obituary);
         }
     }
 }
@@ -254,6 +284,16 @@ impl Drop for Slot<'_> {
     }
 }
 
+/// The turn to send.
+struct Turn<'a>(&'a Shared);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.lock().is_sending = false;
+        self.0.changed.notify_all();
+    }
+}
+
 /// A pipe that is waited for as long as the patience lasts.
 struct PatientPipe<'a> {
     pipe: &'a ChildStdin,
@@ -301,8 +341,7 @@ impl Write for PatientPipe<'_> {
 struct Listener {
     shared: Arc<Shared>,
     /// Not held: whoever holds the process last ends it, and that is to be the connection.
-    process: std::sync::Weak<Process>,
-    log: Log,
+    process: Weak<Process>,
 }
 
 impl Listener {
@@ -342,11 +381,7 @@ impl Listener {
     }
 
     fn how_it_ended(&self) -> String {
-        let ending = self.process.upgrade().and_then(|process| process.ending(ENDING));
-        let ending = ending.unwrap_or_else(|| "closed its output".to_owned());
-        match self.log.last_words() {
-            Some(words) => format!("it {ending}; it said: {words}"),
-            None => format!("it {ending}"),
-        }
+        let obituary = self.process.upgrade().and_then(|process| process.obituary(ENDING));
+        obituary.unwrap_or_else(|| "it closed its output".to_owned())
     }
 }

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, IoSlice, Read, Write};
 /// Most bytes of a header.
 pub const MAX_HEADER: u64 = 4 << 10;
 /// Most bytes of a message.
-pub const MAX_MESSAGE: u64 = 64 << 20;
+pub const MAX_MESSAGE: u64 = 32 << 20;
 /// Most bytes of an attachment.
 pub const MAX_ATTACHMENT: u64 = 64 << 20;
 

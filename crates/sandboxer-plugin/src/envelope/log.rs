@@ -9,26 +9,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::secrets::Secrets;
+
 /// A log that has grown to this size becomes `.1`, and a new one begins.
 const MAX_LOG: u64 = 1 << 20;
-/// A longer line is split.
-const MAX_LINE: u64 = 4 << 10;
+/// What a line has beyond this is left out.
+const MAX_LINE: usize = 16 << 10;
 /// How many lines an error quotes.
 const QUOTED_LINES: usize = 4;
 /// How much of each.
 const QUOTED_CHARS: usize = 200;
-/// Shorter values of variables are words like `1` or `true`, and no secrets.
-const SHORTEST_SECRET: usize = 6;
 
 /// How long the last lines of a process that has ended are waited for: a child of its may hold the pipe open.
 const ON_THEIR_WAY: Duration = Duration::from_millis(200);
 
-/// Takes standard error in, on a thread of its own.
+/// Where the standard error of one plugin is kept.
 #[derive(Clone)]
 pub struct Log {
     path: PathBuf,
-    said: Arc<Said>,
+    secrets: Secrets,
 }
+
+/// What one process of it has said.
+#[derive(Clone, Default)]
+pub struct Words(Arc<Said>);
 
 #[derive(Default)]
 struct Said {
@@ -37,9 +41,9 @@ struct Said {
 }
 
 impl Log {
-    /// A log that is kept in `path`.
-    pub fn new(path: &Path) -> Self {
-        Self { path: path.to_path_buf(), said: Arc::default() }
+    /// A log that is kept in `path`, without the `secrets`.
+    pub fn new(path: &Path, secrets: Secrets) -> Self {
+        Self { path: path.to_path_buf(), secrets }
     }
 
     /// Where it is kept.
@@ -47,62 +51,63 @@ impl Log {
         &self.path
     }
 
-    /// Keeps everything that comes from `stderr`, the values of `secrets` taken out, until it ends.
-    pub fn follow(&self, stderr: impl Read + Send + 'static, secrets: Vec<(String, String)>) {
-        let log = self.clone();
-        log.last().clear();
-        log.said.is_over.store(false, Ordering::Release);
-        let secrets = secrets.into_iter().filter(|(_, value)| value.len() >= SHORTEST_SECRET).collect::<Vec<_>>();
+    /// Keeps everything that comes from `stderr` until it ends, on a thread of its own.
+    pub fn follow(&self, stderr: impl Read + Send + 'static) -> Words {
+        let (log, words) = (self.clone(), Words::default());
+        let said = words.clone();
         let copy = move || {
-            let mut input = BufReader::new(stderr);
-            while let Some(line) = next_line(&mut input) {
-                log.add(&without(&secrets, line));
-            }
-            log.said.is_over.store(true, Ordering::Release);
+            log.keep(&mut BufReader::new(stderr), &said);
+            said.0.is_over.store(true, Ordering::Release);
         };
         // Where there is no thread to be had, the pipe closes and the plugin's words are lost; its work is not.
         let _ = std::thread::Builder::new().name("plugin-stderr".to_owned()).spawn(copy);
+        words
     }
 
+    fn keep(&self, input: &mut impl BufRead, words: &Words) {
+        while let Some(line) = self.next_line(input) {
+            words.add(&line);
+            // A log that cannot be written is no reason to fail.
+            let _ = append(&self.path, &line);
+        }
+    }
+
+    /// A whole line, without secrets. Of one that is cut, the end goes too, where half a secret could be.
+    fn next_line(&self, input: &mut impl BufRead) -> Option<String> {
+        let mut line = Vec::new();
+        let read = input.take(MAX_LINE as u64).read_until(b'\n', &mut line).ok()?;
+        let is_cut = read == MAX_LINE && line.last() != Some(&b'\n');
+        if is_cut {
+            input.skip_until(b'\n').ok()?;
+        }
+        let text = self.secrets.taken_out(&String::from_utf8_lossy(line.trim_ascii_end()));
+        let kept = if is_cut { text.chars().count().saturating_sub(self.secrets.longest()) } else { usize::MAX };
+        (read > 0).then(|| text.chars().take(kept).collect())
+    }
+}
+
+impl Words {
     fn add(&self, line: &str) {
         let mut last = self.last();
         last.push_back(line.chars().take(QUOTED_CHARS).collect());
         if last.len() > QUOTED_LINES {
             last.pop_front();
         }
-        drop(last);
-        // A log that cannot be written is no reason to fail.
-        let _ = append(&self.path, line);
     }
 
     fn last(&self) -> MutexGuard<'_, VecDeque<String>> {
-        self.said.last.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its last words, for an error. Of a process that has ended, they may still be on their way.
     pub fn last_words(&self) -> Option<String> {
         let deadline = Instant::now() + ON_THEIR_WAY;
-        while !self.said.is_over.load(Ordering::Acquire) && Instant::now() < deadline {
+        while !self.0.is_over.load(Ordering::Acquire) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
         let last = self.last();
         (!last.is_empty()).then(|| Vec::from(last.clone()).join(" / "))
     }
-}
-
-fn next_line(input: &mut impl BufRead) -> Option<String> {
-    let mut line = Vec::new();
-    let read = input.take(MAX_LINE).read_until(b'\n', &mut line).ok()?;
-    (read > 0).then(|| String::from_utf8_lossy(line.trim_ascii_end()).into_owned())
-}
-
-fn without(secrets: &[(String, String)], mut line: String) -> String {
-    for (name, value) in secrets {
-        if line.contains(value.as_str()) {
-            line = line.replace(value.as_str(), &format!("[{name}]"));
-        }
-    }
-    line
 }
 
 fn append(path: &Path, line: &str) -> std::io::Result<()> {
@@ -112,7 +117,8 @@ fn append(path: &Path, line: &str) -> std::io::Result<()> {
         std::fs::rename(path, older)?;
     }
     let mut file = File::options().append(true).create(true).mode(0o600).open(path)?;
-    writeln!(file, "{} {line}", jiff::Timestamp::now().round(jiff::Unit::Millisecond).unwrap_or_default())
+    let now = jiff::Timestamp::now().round(jiff::Unit::Millisecond).unwrap_or_default();
+    file.write_all(format!("{now} {line}\n").as_bytes())
 }
 
 #[cfg(test)]
@@ -120,40 +126,45 @@ fn append(path: &Path, line: &str) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    fn followed(text: &[u8], secrets: &[(&str, &str)]) -> (tempfile::TempDir, Log) {
+    fn followed(text: &[u8], secrets: &[(&str, &str)]) -> (tempfile::TempDir, Log, Words) {
         let dir = tempfile::tempdir().unwrap();
-        let log = Log::new(&dir.path().join("x.log"));
-        let secrets = secrets.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect::<Vec<_>>();
-        let mut input = BufReader::new(text);
-        while let Some(line) = next_line(&mut input) {
-            log.add(&without(&secrets, line));
-        }
-        (dir, log)
+        let secrets = Secrets::of(&secrets.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect());
+        let (log, words) = (Log::new(&dir.path().join("x.log"), secrets), Words::default());
+        log.keep(&mut &text[..], &words);
+        words.0.is_over.store(true, Ordering::Release);
+        (dir, log, words)
     }
 
     #[test]
     fn lines_are_kept_and_the_last_are_quoted() {
-        let (_dir, log) = followed(b"one\ntwo\nthree\nfour\nfive", &[]);
-        assert_eq!(log.last_words().unwrap(), "two / three / four / five");
+        let (_dir, log, words) = followed(b"one\ntwo\nthree\nfour\nfive", &[]);
+        assert_eq!(words.last_words().unwrap(), "two / three / four / five");
         let text = std::fs::read_to_string(log.path()).unwrap();
         assert_eq!(text.lines().count(), 5);
         assert!(text.lines().next().unwrap().ends_with("Z one"), "{text}");
-        assert_eq!(Log::new(Path::new("/nowhere/x")).last_words(), None);
+        assert_eq!(followed(b"", &[]).2.last_words(), None);
     }
 
     #[test]
-    fn values_of_the_environment_are_taken_out() {
-        let (_dir, log) = followed(b"key is s3cr3t-value\n", &[("AWS_SECRET", "s3cr3t-value")]);
-        assert_eq!(log.last_words().unwrap(), "key is [AWS_SECRET]");
-        assert!(!std::fs::read_to_string(log.path()).unwrap().contains("s3cr3t"));
+    fn values_of_the_environment_are_taken_out_wherever_they_stand() {
+        let secret = "s3cr3t-value";
+        for before in [7, MAX_LINE - 20, MAX_LINE - 6, MAX_LINE - 1] {
+            let line = format!("{}{secret}\nnext\n", "x".repeat(before));
+            let (_dir, log, words) = followed(line.as_bytes(), &[("AWS_SECRET", secret)]);
+            let text = std::fs::read_to_string(log.path()).unwrap();
+            assert!(!text.contains("xs3c"), "{before}");
+            assert_eq!(text.lines().count(), 2, "the rest of a line that is cut is no line");
+            assert!(words.last_words().unwrap().ends_with("/ next"));
+        }
     }
 
     #[test]
     fn a_flood_stays_bounded() {
-        let flood = b"x".repeat(5 << 20);
-        let (dir, log) = followed(&flood, &[]);
+        let flood = [&b"x".repeat(3 << 20)[..], b"\n", &b"words\n".repeat(1 << 18)[..]].concat();
+        let (dir, _log, words) = followed(&flood, &[]);
         let size = |name: &str| std::fs::metadata(dir.path().join(name)).map_or(0, |found| found.len());
-        assert!(size("x.log") <= MAX_LOG + 2 * MAX_LINE && size("x.log.1") <= MAX_LOG + 2 * MAX_LINE);
-        assert!(log.last_words().unwrap().len() < 1000);
+        let most = MAX_LOG + 2 * MAX_LINE as u64;
+        assert!(size("x.log") <= most && size("x.log.1") <= most && size("x.log.1") > 0);
+        assert!(words.last_words().unwrap().len() < 1000);
     }
 }

@@ -1,6 +1,7 @@
 //! JSON-RPC 2.0, as far as both sides need it.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::frame::Frame;
@@ -81,10 +82,11 @@ pub struct Incoming {
 }
 
 /// What a plugin said.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub enum Heard {
-    /// An answer to a request of ours.
-    Answer(u64, Result<Value, RpcError>),
+    /// An answer to a request of ours. A result stays text until somebody knows what it should be: as a tree it would take many
+    /// times the room.
+    Answer(u64, Result<Box<RawValue>, RpcError>),
     /// A notification: nothing that anybody waits for.
     Notification,
 }
@@ -97,8 +99,7 @@ pub fn hear(frame: &Frame) -> Result<Heard, String> {
         #[serde(default)]
         id: Value,
         method: Option<String>,
-        #[serde(default)]
-        result: Value,
+        result: Option<Box<RawValue>>,
         error: Option<RpcError>,
     }
     let message: Message =
@@ -110,11 +111,15 @@ pub fn hear(frame: &Frame) -> Result<Heard, String> {
         (Some(_), None, _) => Ok(Heard::Notification),
         (Some(method), Some(_), _) => Err(format!("it sent a request of its own, {method:?}")),
         (None, Some(id), Some(error)) => Ok(Heard::Answer(id, Err(error))),
-        (None, Some(id), None) => Ok(Heard::Answer(id, Ok(message.result))),
+        (None, Some(id), None) => Ok(Heard::Answer(id, Ok(message.result.unwrap_or_else(nothing)))),
         // What it could not read it cannot name.
         (None, None, Some(error)) => Err(format!("it could not read a request: {}", error.message)),
         (None, None, None) => Err(format!("it answered with the id {}, which is none of ours", message.id)),
     }
+}
+
+fn nothing() -> Box<RawValue> {
+    RawValue::NULL.to_owned()
 }
 
 #[cfg(test)]
@@ -126,16 +131,21 @@ mod tests {
         hear(&Frame { message: text.as_bytes().to_vec(), attachment: Vec::new() })
     }
 
+    fn result(text: &str) -> String {
+        match heard(text).unwrap() {
+            Heard::Answer(3, Ok(result)) => result.get().to_owned(),
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn answers_are_results_or_errors() {
-        assert_eq!(heard(r#"{"jsonrpc":"2.0","id":3,"result":{"a":1}}"#), Ok(Heard::Answer(3, Ok(json!({"a":1})))));
-        assert_eq!(heard(r#"{"jsonrpc":"2.0","id":3,"result":null}"#), Ok(Heard::Answer(3, Ok(Value::Null))));
-        let error = RpcError::new(-32000, "no");
-        assert_eq!(
-            heard(r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32000,"message":"no"}}"#),
-            Ok(Heard::Answer(3, Err(error)))
-        );
-        assert_eq!(heard(r#"{"jsonrpc":"2.0","method":"log"}"#), Ok(Heard::Notification));
+        assert_eq!(result(r#"{"jsonrpc":"2.0","id":3,"result":{"a":1}}"#), r#"{"a":1}"#);
+        assert_eq!(result(r#"{"jsonrpc":"2.0","id":3,"result":null}"#), "null");
+        assert_eq!(result(r#"{"jsonrpc":"2.0","id":3}"#), "null");
+        let error = heard(r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32000,"message":"no"}}"#).unwrap();
+        assert!(matches!(error, Heard::Answer(3, Err(error)) if error == RpcError::new(-32000, "no")));
+        assert!(matches!(heard(r#"{"jsonrpc":"2.0","method":"log"}"#).unwrap(), Heard::Notification));
     }
 
     #[test]

@@ -7,4 +7,5 @@ pub mod log;
 pub mod message;
 pub mod plugin;
 pub mod process;
+pub mod secrets;
 pub mod shape;

@@ -13,10 +13,14 @@ use super::connection::{Answer, CallError, Connection, Patience};
 use super::log::Log;
 use super::message::{INITIALIZE, PROTOCOL, RpcError};
 use super::process::Launch;
+use super::secrets::Secrets;
 use super::shape::{Role, Shape};
 
 /// More calls at once than this are not sent to any plugin.
 const MOST_AT_ONCE: u64 = 64;
+
+/// More is not needed to say what one is.
+const LONGEST_WELCOME: usize = 1 << 20;
 
 /// What a plugin says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -50,6 +54,8 @@ pub struct Definition {
     pub timeout: Duration,
     /// Where its standard error is kept.
     pub log: Log,
+    /// What may not be told of what it says.
+    pub secrets: Secrets,
 }
 
 /// How a call failed.
@@ -172,7 +178,7 @@ impl Plugin {
             connection.give_up();
             self.explain_start(error)
         })?;
-        let welcome = self.verified(said).inspect_err(|_| connection.give_up())?;
+        let welcome = self.verified(said.get()).inspect_err(|_| connection.give_up())?;
         connection.allow(welcome.concurrency.clamp(1, MOST_AT_ONCE));
         self.remember(welcome)?;
         Ok(connection)
@@ -189,11 +195,17 @@ impl Plugin {
     }
 
     /// Everything that it lacks is named in one error.
-    fn verified(&self, said: Value) -> Result<Welcome, Failure> {
-        let welcome: Welcome = serde_json::from_value(said)
-            .map_err(|error| Failure::unsent(format!("its answer to `initialize` cannot be read: {error}")))?;
+    fn verified(&self, said: &str) -> Result<Welcome, Failure> {
+        let refuse = |reason: String| Err(Failure::unsent(self.definition.secrets.told(&reason)));
+        if said.len() > LONGEST_WELCOME {
+            return refuse(format!("its answer to `initialize` has {} bytes, {LONGEST_WELCOME} is the limit", said.len()));
+        }
+        let mut welcome: Welcome = match serde_json::from_str(said) {
+            Ok(welcome) => welcome,
+            Err(error) => return refuse(format!("its answer to `initialize` cannot be read: {error}")),
+        };
+        welcome.summary = self.definition.secrets.told(&welcome.summary);
         let role = self.definition.role;
-        let refuse = |reason| Err(Failure::unsent(reason));
         if welcome.protocol != PROTOCOL {
             return refuse(format!("it speaks version {} of the protocol, this is {PROTOCOL}", welcome.protocol));
         }
@@ -217,7 +229,7 @@ impl Plugin {
 
     fn explain_start(&self, error: CallError) -> Failure {
         match error {
-            CallError::Rpc(error) => Failure::unsent(error.message),
+            CallError::Rpc(error) => Failure::unsent(self.definition.secrets.told(&error.message)),
             error => match self.explain(INITIALIZE, error, false) {
                 Failure::Broken { reason, sent } => {
                     let shown = self.definition.launch.shown();
@@ -229,9 +241,14 @@ impl Plugin {
     }
 
     fn explain(&self, method: &str, error: CallError, sent: bool) -> Failure {
-        let broken = |reason| Failure::Broken { reason, sent };
+        let secrets = &self.definition.secrets;
+        let broken = |reason: String| Failure::Broken { reason: secrets.told(&reason), sent };
         match error {
-            CallError::Rpc(error) => Failure::Told(error),
+            CallError::Rpc(mut error) => {
+                error.message = secrets.told(&error.message);
+                secrets.told_in(&mut error.data);
+                Failure::Told(error)
+            }
             CallError::Broken(reason) => broken(format!("`{method}` got no answer: {reason}")),
             CallError::TimedOut => {
                 let timeout = self.definition.timeout;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use super::log::Log;
+use super::log::{Log, Words};
 
 /// How much a pipe is made to hold: fewer changes between the two processes for large content.
 const PIPE_BYTES: usize = 1 << 20;
@@ -43,6 +43,7 @@ impl Launch {
 /// A plugin's process. Dropped, it is ended and reaped.
 pub struct Process {
     child: Mutex<Child>,
+    words: Words,
     /// Whether it ran out of time: then it gets none to say farewell.
     hopeless: std::sync::atomic::AtomicBool,
 }
@@ -68,9 +69,9 @@ impl Process {
             .stderr(Stdio::piped())
             .spawn()?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let process = Self { child: Mutex::new(child), hopeless: false.into() };
+        let words = stderr.map(|stderr| log.follow(stderr)).unwrap_or_default();
+        let process = Self { child: Mutex::new(child), words, hopeless: false.into() };
         let missing = || std::io::Error::other("a pipe was asked for and not made");
-        log.follow(stderr.ok_or_else(missing)?, launch.env.clone().into_iter().collect());
         let pipes = Pipes { stdin: stdin.ok_or_else(missing)?, stdout: stdout.ok_or_else(missing)? };
         // Where a larger pipe is not to be had, the ordinary one does.
         let _ = rustix::pipe::fcntl_setpipe_size(&pipes.stdin, PIPE_BYTES);
@@ -83,8 +84,17 @@ impl Process {
         self.hopeless.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
+    /// How it ended, with its last words; `None` while it runs.
+    pub fn obituary(&self, patience: Duration) -> Option<String> {
+        let ending = self.ending(patience)?;
+        Some(match self.words.last_words() {
+            Some(words) => format!("it {ending}; it said: {words}"),
+            None => format!("it {ending}"),
+        })
+    }
+
     /// How it ended, if it does within `patience`. It stays unreaped, so that its group keeps its number.
-    pub fn ending(&self, patience: Duration) -> Option<String> {
+    fn ending(&self, patience: Duration) -> Option<String> {
         let deadline = Instant::now() + patience;
         let child = self.child();
         let pid = Pid::from_child(&child);
@@ -130,7 +140,7 @@ mod tests {
             env: BTreeMap::new(),
             directory: dir.to_path_buf(),
         };
-        Process::start(&launch, &Log::new(&dir.join("log"))).unwrap()
+        Process::start(&launch, &Log::new(&dir.join("log"), Default::default())).unwrap()
     }
 
     fn is_there(pid: u32) -> bool {

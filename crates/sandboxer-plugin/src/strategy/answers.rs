@@ -6,6 +6,7 @@ use sandboxer_core::model::{
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 /// An answer that cannot be used; why.
@@ -56,22 +57,28 @@ impl Default for RolledBack {
     }
 }
 
-fn parse<T: DeserializeOwned>(value: Value) -> Read<T> {
-    serde_json::from_value(value).map_err(|error| error.to_string())
+/// The metadata of a sandbox is kept with it, and sent with every call.
+const LONGEST_REF: usize = 1 << 20;
+
+fn parse<T: DeserializeOwned>(said: &RawValue) -> Read<T> {
+    serde_json::from_str(said.get()).map_err(|error| error.to_string())
 }
 
-pub(super) fn created(value: Value) -> Read<Created> {
-    parse(value)
+pub(super) fn created(said: &RawValue) -> Read<Created> {
+    if said.get().len() > LONGEST_REF {
+        return Err(format!("it has {} bytes, {LONGEST_REF} is the limit", said.get().len()));
+    }
+    parse(said)
 }
 
-pub(super) fn difference(value: Value) -> Read<DiffView> {
-    let difference: Difference = parse(value)?;
+pub(super) fn difference(said: &RawValue) -> Read<DiffView> {
+    let difference: Difference = parse(said)?;
     Ok(DiffView::new(difference.entries))
 }
 
 /// A plugin that says nothing of what it committed has committed what there was.
-pub(super) fn committed(value: Value, pending: Vec<DiffEntry>) -> Read<CommitResult> {
-    let said: Committed = parse::<Option<Committed>>(value)?.unwrap_or_default();
+pub(super) fn committed(said: &RawValue, pending: Vec<DiffEntry>) -> Read<CommitResult> {
+    let said: Committed = parse::<Option<Committed>>(said)?.unwrap_or_default();
     let entries = said.entries.unwrap_or(pending);
     let digest = said.digest.filter(|digest| !digest.is_empty()).unwrap_or_else(|| digest_of(&entries));
     Ok(CommitResult {
@@ -85,23 +92,29 @@ pub(super) fn committed(value: Value, pending: Vec<DiffEntry>) -> Read<CommitRes
 }
 
 /// A plugin that says nothing of what it wrote has written what it was given.
-pub(super) fn change(value: Value, path: &RelPath, content: &[u8]) -> Read<Change> {
-    if value.is_null() {
-        let new_size = content.len() as u64;
-        return Ok(Change { path: path.clone(), kind: DiffKind::Modified, old_size: None, new_size });
+pub(super) fn change(said: &RawValue, path: &RelPath, content: &[u8]) -> Read<Change> {
+    match parse::<Option<Change>>(said)? {
+        Some(change) if change.path == *path => Ok(change),
+        Some(other) => Err(format!("it is about {:?}", other.path)),
+        None => {
+            let new_size = content.len() as u64;
+            Ok(Change { path: path.clone(), kind: DiffKind::Modified, old_size: None, new_size })
+        }
     }
-    let change: Change = parse(value)?;
-    if change.path == *path { Ok(change) } else { Err(format!("it is about {:?}", change.path)) }
 }
 
-pub(super) fn rolled_back(value: Value, checkpoint_id: Option<CheckpointId>, done: &str) -> Read<RollbackResult> {
-    let said: RolledBack = parse::<Option<RolledBack>>(value)?.unwrap_or_default();
+pub(super) fn rolled_back(
+    said: &RawValue,
+    checkpoint_id: Option<CheckpointId>,
+    done: &str,
+) -> Read<RollbackResult> {
+    let said: RolledBack = parse::<Option<RolledBack>>(said)?.unwrap_or_default();
     let message = if said.message.is_empty() { done.to_owned() } else { said.message };
     Ok(RollbackResult { success: said.success, checkpoint_id, restored_files: said.restored_files, message })
 }
 
-pub(super) fn kept_at(value: Value) -> Read<Option<std::path::PathBuf>> {
-    parse(value)
+pub(super) fn kept_at(said: &RawValue) -> Read<Option<std::path::PathBuf>> {
+    parse(said)
 }
 
 #[cfg(test)]
@@ -115,23 +128,27 @@ mod tests {
         RelPath::parse(text).unwrap()
     }
 
+    fn raw(value: Value) -> Box<RawValue> {
+        serde_json::value::to_raw_value(&value).unwrap()
+    }
+
     #[test]
     fn nothing_said_is_what_the_host_knows() {
         let pending = vec![DiffEntry::new(path("a"), DiffKind::Created)];
-        let result = committed(Value::Null, pending.clone()).unwrap();
+        let result = committed(RawValue::NULL, pending.clone()).unwrap();
         assert_eq!((&result.entries, &result.digest), (&pending, &digest_of(&pending)));
-        assert_eq!(change(Value::Null, &path("a"), b"xyz").unwrap().new_size, 3);
-        let back = rolled_back(Value::Null, None, "rolled back").unwrap();
+        assert_eq!(change(RawValue::NULL, &path("a"), b"xyz").unwrap().new_size, 3);
+        let back = rolled_back(RawValue::NULL, None, "rolled back").unwrap();
         assert!(back.success && back.message == "rolled back");
-        assert_eq!(kept_at(Value::Null).unwrap(), None);
+        assert_eq!(kept_at(RawValue::NULL).unwrap(), None);
     }
 
     #[test]
     fn what_is_said_counts() {
         let said = json!({"entries": [], "notices": [{"path": "a", "message": "m"}]});
-        let result = committed(said, vec![DiffEntry::new(path("a"), DiffKind::Created)]).unwrap();
+        let result = committed(&raw(said), vec![DiffEntry::new(path("a"), DiffKind::Created)]).unwrap();
         assert!(result.entries.is_empty() && result.notices.len() == 1);
-        let failed = rolled_back(json!({"success": false, "message": "no"}), None, "done").unwrap();
+        let failed = rolled_back(&raw(json!({"success": false, "message": "no"})), None, "done").unwrap();
         assert!(!failed.success && failed.message == "no");
     }
 
@@ -140,19 +157,19 @@ mod tests {
         let said = json!({"digest": "made up", "entries": [
             {"path": "b", "kind": "created"}, {"path": "a", "kind": "deleted"},
         ]});
-        let view = difference(said).unwrap();
+        let view = difference(&raw(said)).unwrap();
         assert_eq!(view.entries[0].path, path("a"));
         assert!(view.digest.starts_with("blake3:"));
     }
 
     #[test]
     fn odd_answers_are_refused() {
-        assert!(difference(json!({"entries": [{"path": "../x", "kind": "created"}]})).is_err());
-        assert!(difference(json!([1])).is_err() && difference(json!("x")).is_err());
-        assert!(difference(json!({"entries": [{"path": "x", "kind": "exploded"}]})).is_err());
-        assert!(committed(json!(7), Vec::new()).is_err());
+        assert!(difference(&raw(json!({"entries": [{"path": "../x", "kind": "created"}]}))).is_err());
+        assert!(difference(&raw(json!([1]))).is_err() && difference(&raw(json!("x"))).is_err());
+        assert!(difference(&raw(json!({"entries": [{"path": "x", "kind": "exploded"}]}))).is_err());
+        assert!(committed(&raw(json!(7)), Vec::new()).is_err());
         let about_b = json!({"path": "b", "kind": "created", "old_size": null, "new_size": 1});
-        assert!(change(about_b, &path("a"), b"x").unwrap_err().contains("\"b\""));
-        assert!(kept_at(json!({"a": 1})).is_err() && created(json!([])).is_err());
+        assert!(change(&raw(about_b), &path("a"), b"x").unwrap_err().contains("\"b\""));
+        assert!(kept_at(&raw(json!({"a": 1}))).is_err() && created(&raw(json!([]))).is_err());
     }
 }

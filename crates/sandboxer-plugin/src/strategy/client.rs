@@ -1,6 +1,6 @@
 //! A strategy that is somebody else's process.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sandboxer_core::contract::{CancelFlag, Capabilities, SandboxStrategy};
@@ -11,6 +11,7 @@ use sandboxer_core::model::{
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::scratch::NewWorkspace;
 use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::answers::{self, Read};
@@ -41,7 +42,7 @@ impl PluginStrategy {
         self.told(method, self.plugin.call(method, params, &[], Some(&self.cancel)))
     }
 
-    fn act(&self, method: &str, params: &impl Serialize) -> Result<Value> {
+    fn act(&self, method: &str, params: &impl Serialize) -> Result<Box<RawValue>> {
         Ok(self.told(method, self.plugin.call(method, params, &[], None))?.0)
     }
 
@@ -76,28 +77,30 @@ impl PluginStrategy {
         resource.properties.insert(SCRATCH.to_owned(), json!(workspace));
         let bare = SandboxRef::new(plan.clone(), resource.id.clone(), self.name());
         let answer = self.plugin.call("create", &json!({"plan_id": plan, "resource": resource}), &[], Some(&self.cancel));
-        let failed = match answer {
-            Ok((value, _)) => match self.accept(value, &bare, &workspace) {
+        let (half_made, failed) = match answer {
+            Ok((said, _)) => match self.accept(&said, &bare, &workspace) {
                 Ok(own) => return Ok(refs::kept(bare, &own, &workspace)),
-                Err(error) => error,
+                Err(error) => (answers::created(&said).map(|made| made.metadata).unwrap_or_default(), error),
             },
             Err(failure @ Failure::Broken { sent: false, .. }) => return Err(self.error("create", failure)),
-            Err(failure) => self.error("create", failure),
+            Err(failure) => (Map::new(), self.error("create", failure)),
         };
         // It may have made something. What it says of it now does not matter: the first failure does.
-        let half_made = refs::kept(bare, &Map::new(), &workspace);
+        let half_made = refs::kept(bare, &half_made, &workspace);
         let _ = self.plugin.call("cleanup", &json!({"ref": refs::for_plugin(&half_made)}), &[], None);
         Err(failed)
     }
 
     /// Whether a new ref is one that people can be sent to.
-    fn accept(&self, value: Value, bare: &SandboxRef, workspace: &std::path::Path) -> Result<Map<String, Value>> {
-        let made = self.read_as("create", answers::created(value))?;
+    fn accept(&self, said: &RawValue, bare: &SandboxRef, workspace: &Path) -> Result<Map<String, Value>> {
+        let made = self.read_as("create", answers::created(said))?;
         let about = [(made.plan_id, bare.plan_id.as_str()), (made.resource_id, bare.resource_id.as_str())];
         if let Some((Some(other), _)) = about.iter().find(|(said, asked)| said.as_deref().is_some_and(|s| s != *asked)) {
             return Err(self.broken(format!("its answer to `create` is about {other:?}, which nobody asked for")));
         }
         match made.metadata.get("path") {
+            // What does not isolate works on the resource, and says so.
+            Some(Value::String(path)) if !self.capabilities.isolates && format!("path:{path}") == bare.resource_id.as_str() => {}
             Some(Value::String(path)) => {
                 self.places.check_path(path, workspace).map_err(|why| self.broken(why))?;
             }
@@ -115,8 +118,8 @@ impl PluginStrategy {
         resource.properties.insert(key.to_owned(), theirs);
         resource.properties.insert(SCRATCH.to_owned(), json!(workspace));
         let bare = SandboxRef::new(plan.clone(), resource.id.clone(), self.name());
-        let value = self.act("create", &json!({"plan_id": plan, "resource": resource}))?;
-        let own = self.accept(value, &bare, &workspace)?;
+        let said = self.act("create", &json!({"plan_id": plan, "resource": resource}))?;
+        let own = self.accept(&said, &bare, &workspace)?;
         Ok(refs::kept(bare, &own, &workspace))
     }
 
@@ -176,19 +179,19 @@ impl SandboxStrategy for PluginStrategy {
     fn write(&self, sandbox: &SandboxRef, path: &RelPath, content: &[u8]) -> Result<Change> {
         let params = json!({"ref": refs::for_plugin(sandbox), "path": path});
         let (value, _) = self.told("write", self.plugin.call("write", &params, content, None))?;
-        self.read_as("write", answers::change(value, path, content))
+        self.read_as("write", answers::change(&value, path, content))
     }
 
     fn diff(&self, sandbox: &SandboxRef) -> Result<DiffView> {
         let (value, _) = self.look("diff", &json!({"ref": refs::for_plugin(sandbox)}))?;
-        self.read_as("diff", answers::difference(value))
+        self.read_as("diff", answers::difference(&value))
     }
 
     fn commit(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
         self.check_request(sandbox, request)?;
         let pending = self.pending(sandbox, request)?;
         let value = self.act("commit", &json!({"ref": refs::for_plugin(sandbox), "request": request}))?;
-        self.read_as("commit", answers::committed(value, pending))
+        self.read_as("commit", answers::committed(&value, pending))
     }
 
     fn rollback(&self, sandbox: &SandboxRef) -> Result<RollbackResult> {
@@ -196,7 +199,7 @@ impl SandboxStrategy for PluginStrategy {
             return self.unsupported("roll back chosen paths", "it rolls back everything or nothing");
         }
         let value = self.act("rollback", &json!({"ref": refs::for_plugin(sandbox)}))?;
-        self.read_as("rollback", answers::rolled_back(value, None, "rolled back"))
+        self.read_as("rollback", answers::rolled_back(&value, None, "rolled back"))
     }
 
     fn checkpoint(&self, sandbox: &SandboxRef, checkpoint_id: &CheckpointId) -> Result<Option<PathBuf>> {
@@ -205,7 +208,7 @@ impl SandboxStrategy for PluginStrategy {
         }
         let params = json!({"ref": refs::for_plugin(sandbox), "checkpoint_id": checkpoint_id});
         let value = self.act("checkpoint", &params)?;
-        self.read_as("checkpoint", answers::kept_at(value))
+        self.read_as("checkpoint", answers::kept_at(&value))
     }
 
     fn restore_checkpoint(&self, sandbox: &SandboxRef, checkpoint_id: &CheckpointId) -> Result<RollbackResult> {
@@ -215,7 +218,7 @@ impl SandboxStrategy for PluginStrategy {
         let params = json!({"ref": refs::for_plugin(sandbox), "checkpoint_id": checkpoint_id});
         let value = self.act("restore_checkpoint", &params)?;
         let id = Some(checkpoint_id.clone());
-        self.read_as("restore_checkpoint", answers::rolled_back(value, id, "restored"))
+        self.read_as("restore_checkpoint", answers::rolled_back(&value, id, "restored"))
     }
 
     fn cleanup(&self, sandbox: &SandboxRef) -> Result<()> {

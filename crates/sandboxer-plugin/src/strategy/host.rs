@@ -19,6 +19,7 @@ use super::{STRATEGY, failure};
 use crate::envelope::log::Log;
 use crate::envelope::plugin::{Definition, Failure, Plugin, Welcome};
 use crate::envelope::process::Launch;
+use crate::envelope::secrets::Secrets;
 
 /// How long a call may take where the configuration does not say.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -80,7 +81,8 @@ fn origin(custom: &CustomStrategy) -> String {
 fn entry(name: &str, custom: &CustomStrategy, around: &Surroundings) -> Result<StrategyEntry> {
     let state = around.plugins().join(name);
     python::make_private(&state)?;
-    let log = Log::new(&around.plugins().join(format!("{name}.log")));
+    let secrets = Secrets::of(&custom.env);
+    let log = Log::new(&around.plugins().join(format!("{name}.log")), secrets.clone());
     let definition = Definition {
         name: name.to_owned(),
         role: &STRATEGY,
@@ -88,6 +90,7 @@ fn entry(name: &str, custom: &CustomStrategy, around: &Surroundings) -> Result<S
         greeting: greeting(custom, &state),
         timeout: custom.timeout.unwrap_or(TIMEOUT),
         log,
+        secrets,
     };
     let plugin = Arc::new(Plugin::new(definition));
     let welcome = plugin.welcome().map_err(|failure| not_registered(&plugin, failure))?.clone();
@@ -170,7 +173,11 @@ fn capabilities(plugin: &Plugin, welcome: &Welcome) -> Result<Capabilities> {
         log: Some(plugin.log().to_path_buf()),
     };
     let known = json!(Capabilities::default());
-    let declared = welcome.capabilities.as_object().cloned().unwrap_or_default();
+    let declared = match &welcome.capabilities {
+        Value::Null => serde_json::Map::new(),
+        Value::Object(declared) => declared.clone(),
+        _ => return Err(refused("its capabilities are no object".to_owned())),
+    };
     let unknown: Vec<&str> = declared.keys().filter(|key| known.get(key).is_none()).map(String::as_str).collect();
     if !unknown.is_empty() {
         return Err(refused(format!("it declares what is no capability: {}", unknown.join(", "))));

@@ -24,7 +24,7 @@ pub(super) struct Places {
 impl Places {
     /// A workspace for a new sandbox: on the filesystem of the resource where it has one, since clones and snapshots stay on theirs.
     pub fn new_workspace(&self, plan: &PlanId, resource: &Resource) -> Result<NewWorkspace> {
-        let mut roots = match path_of(resource) {
+        let mut roots = match resource.path() {
             Some(path) => scratch::on_filesystem_of(&self.home, path, self.chosen.as_deref()),
             None => self.chosen.iter().cloned().collect(),
         };
@@ -50,10 +50,6 @@ impl Places {
         }
         Err(format!("its path {path:?} is outside its scratch directory {}", workspace.display()))
     }
-}
-
-fn path_of(resource: &Resource) -> Option<&Path> {
-    resource.id.as_str().starts_with("path:").then(|| resource.path())
 }
 
 /// Writes down what the plugin said of a sandbox.

@@ -16,6 +16,8 @@ macro_rules! carried {
 const FILES: &[(&str, &str)] = carried![
     "host.py",
     "sandboxer_plugin/__init__.py",
+    "sandboxer_plugin/arguments.py",
+    "sandboxer_plugin/calls.py",
     "sandboxer_plugin/diffing.py",
     "sandboxer_plugin/errors.py",
     "sandboxer_plugin/failures.py",
@@ -29,6 +31,7 @@ const FILES: &[(&str, &str)] = carried![
     "sandboxer_plugin/session.py",
     "sandboxer_plugin/shape.py",
     "sandboxer_plugin/streams.py",
+    "sandboxer_plugin/testing.py",
     "sandboxer_plugin/trees.py",
     "sandboxer_plugin/wire.py",
 ];

@@ -116,7 +116,8 @@ impl Checkout {
 impl GitWorktree {
     /// Makes a workspace of `resource`.
     pub(super) fn make(&self, plan: &PlanId, resource: &Resource) -> Result<SandboxRef> {
-        let checkout = Checkout::look(&self.name, resource.path())?;
+        let path = resource.require_path()?;
+        let checkout = Checkout::look(&self.name, path)?;
         checkout.refuse_unfit()?;
         let mut wanted = Wanted::of(resource);
         let spec = spec_of(&checkout, &wanted, resource)?;
@@ -128,7 +129,7 @@ impl GitWorktree {
             let marks = OverlaySpec::load(home)?.map_or(Marks::User, |spec| spec.marks);
             // Where an overlay keeps what its base has and the original has not.
             let layer = Layer::open(&Places::new(home).preserve(), marks)?;
-            let original = Root::open(resource.path())?;
+            let original = Root::open(path)?;
             *laid.borrow_mut() = sowing.sow(StatCheck::Full, dir, home, &Onto::Layer(&layer, &original))?;
             Ok(())
         };

@@ -6,13 +6,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs;
 use sandboxer_core::model::{Change, Conflict, DiffEntry, DiffKind, DiffView, Node, NodeType, RelPath};
 use sandboxer_core::{Error, Result};
+use sandboxer_fs::content::read_regular;
 use sandboxer_fs::copy::{Transfer, copy_file};
 use sandboxer_fs::hash::ContentHash;
 use sandboxer_fs::root::Root;
 use sandboxer_fs::{durable, patch, space};
 use serde::{Deserialize, Serialize};
-
-use super::read_below;
 
 /// One write, as it is kept: the record is there, durably, before the write happens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -230,7 +229,7 @@ impl WriteLog {
     }
 
     fn present(&self, path: &RelPath) -> Result<Option<Vec<u8>>> {
-        match read_below(&self.root, path) {
+        match read_regular(&self.root, path, None) {
             Ok(content) => Ok(Some(content)),
             Err(Error::NotFound { .. }) => Ok(None),
             Err(other) => Err(other),

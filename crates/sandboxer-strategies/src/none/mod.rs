@@ -16,11 +16,9 @@ use sandboxer_core::model::{
 };
 use sandboxer_core::registry::{StrategyContext, StrategyEntry, StrategyOptions};
 use sandboxer_core::{Error, Result};
-use sandboxer_fs::content::read_all;
+use sandboxer_fs::content::read_regular;
 use sandboxer_fs::lock::ResourceLock;
-use sandboxer_fs::root::{Root, stamp_of_fd};
 use sandboxer_fs::scratch::{self, NewWorkspace};
-use sandboxer_fs::space::open_regular;
 
 use crate::options::FileOptions;
 use journal::WriteLog;
@@ -38,6 +36,7 @@ pub fn entry() -> StrategyEntry {
             isolates: false,
             scoped_rollback: true,
             checkpoints: true,
+            ranges: true,
             resource_types: ["fs-directory", "fs-file", "fs-mount"].map(str::to_owned).to_vec(),
             ..Capabilities::default()
         },
@@ -91,21 +90,22 @@ impl NoIsolation {
 
 impl SandboxStrategy for NoIsolation {
     fn create(&self, plan_id: &PlanId, resource: &Resource) -> Result<SandboxRef> {
-        scratch::require(resource.path())?;
+        let original = resource.require_path()?;
+        scratch::require(original)?;
         let root = scratch::in_state(&self.context.home);
         let new = NewWorkspace::create(&self.context.home, &root, plan_id, resource)?;
-        WriteLog::create(new.path(), resource.path())?;
+        WriteLog::create(new.path(), original)?;
         let home = new.keep();
         Ok(SandboxRef::new(plan_id.clone(), resource.id.clone(), &self.name)
-            .with_path("path", resource.path())
-            .with_path("base", resource.path())
+            .with_path("path", original)
+            .with_path("base", original)
             .with_path("dir", &home))
     }
 
     fn read(&self, sandbox: &SandboxRef, path: &RelPath) -> Result<Vec<u8>> {
         let log = self.open(sandbox)?;
         log.check_inside(path)?;
-        read_below(log.root(), path)
+        read_regular(log.root(), path, sandbox.range()?)
     }
 
     fn write(&self, sandbox: &SandboxRef, path: &RelPath, content: &[u8]) -> Result<Change> {
@@ -174,14 +174,6 @@ impl SandboxStrategy for NoIsolation {
 fn resource_of(sandbox: &SandboxRef) -> Result<PathBuf> {
     let missing = || Error::corrupt(sandbox.resource_id.as_str(), "its ref does not say where it is");
     sandbox.sandbox_path().ok_or_else(missing)
-}
-
-fn read_below(root: &Root, path: &RelPath) -> Result<Vec<u8>> {
-    let not_found = || Error::not_found("file", path.to_string());
-    let parent = root.find_parent(path)?.ok_or_else(not_found)?;
-    let fd = open_regular(&parent, path)?.ok_or_else(not_found)?;
-    let size = stamp_of_fd(&fd).map_err(|e| Error::io("examine", root.shown(path), e))?.size;
-    read_all(fd, size).map_err(|e| Error::io("read", root.shown(path), e))
 }
 
 #[cfg(test)]

@@ -51,8 +51,9 @@ impl OverlayStrategy {
         resource: &Resource,
         ground: Option<&Ground<'_>>,
     ) -> Result<SandboxRef> {
-        scratch::require(resource.path())?;
-        if !resource.path().is_dir() {
+        let original = resource.require_path()?;
+        scratch::require(original)?;
+        if !original.is_dir() {
             return self.single_files.create(plan, resource);
         }
         let ours = [self.context.home.clone()];
@@ -163,7 +164,7 @@ impl OverlayStrategy {
 
     fn fall_back(&self, plan: &PlanId, resource: &Resource, reason: String) -> Result<SandboxRef> {
         if no_fallback(resource) {
-            let (strategy, path) = (self.name.clone(), resource.path().to_path_buf());
+            let (strategy, path) = (self.name.clone(), (&resource.location).into());
             return Err(Error::Unavailable { strategy, path, reason });
         }
         let made = self.fallback.create(plan, resource)?;

@@ -233,7 +233,7 @@ impl SandboxStrategy for OverlayStrategy {
     fn read(&self, sandbox: &SandboxRef, path: &RelPath) -> Result<Vec<u8>> {
         match self.copy_of(sandbox)? {
             Some(copy) => copy.read(sandbox, path),
-            None => self.open(sandbox)?.read(path),
+            None => self.open(sandbox)?.read_within(path, sandbox.range()?),
         }
     }
 

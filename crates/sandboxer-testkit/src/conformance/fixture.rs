@@ -203,7 +203,13 @@ impl Fixture {
     /// Everything that is left of sandboxes in the state directory and in scratch space beside the resource.
     pub fn leftovers(&self) -> Vec<PathBuf> {
         let mut found = files_below(&self.home);
+        let plugins = self.home.join("plugins");
         found.retain(|path| path.file_name().is_some_and(|name| name != "scratch-roots"));
+        // What belongs to a plugin and to none of its sandboxes: its log, and the Python that is carried along.
+        found.retain(|path| {
+            let name = path.strip_prefix(&plugins).map(|path| path.to_string_lossy().into_owned());
+            !name.is_ok_and(|name| name.starts_with("python-") || !name.contains('/'))
+        });
         for ancestor in self.original.ancestors() {
             let own = ancestor.starts_with(self._dirs[self._dirs.len() - 1].path());
             let listing = fs::read_dir(ancestor).into_iter().flatten().flatten();

@@ -23,6 +23,7 @@ mod neighbours;
 mod overlays;
 mod parts;
 mod pass_through;
+mod ranges;
 mod resolutions;
 mod rollbacks;
 mod two_phase;
@@ -82,6 +83,8 @@ pub enum Need {
     branches,
     /// A commit stands by itself.
     no_branches,
+    /// Reads of a part of a file.
+    ranges,
     /// No commits of chosen hunks.
     no_hunks,
     /// No way out of a conflict.
@@ -115,6 +118,7 @@ impl Need {
             Self::refreshes => capabilities.refreshes,
             Self::branches => capabilities.branches,
             Self::no_branches => !capabilities.branches,
+            Self::ranges => capabilities.ranges,
             Self::no_hunks => !capabilities.select_hunks,
             Self::no_base => !capabilities.keeps_base,
             Self::no_undo => !capabilities.undo,
@@ -142,6 +146,13 @@ macro_rules! with_conformance_cases {
                 write_follows_no_link [isolates file_tree];
                 patterns_choose_what_is_isolated [isolates file_tree own_tree];
                 a_single_file_is_a_resource [isolates file_tree any_path];
+            }
+            ranges {
+                pieces_add_up [ranges];
+                past_the_end_is_nothing [ranges];
+                missing_is_not_found [ranges];
+                what_was_written_last [ranges];
+                no_link_is_followed [ranges isolates file_tree];
             }
             diffs {
                 nothing_differs_at_first [];

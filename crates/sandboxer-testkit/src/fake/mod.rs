@@ -16,7 +16,7 @@ use calls::Busy;
 pub use calls::Calls;
 use sandboxer_core::contract::{Capabilities, SandboxStrategy};
 use sandboxer_core::model::{
-    Change, CheckpointId, CommitRequest, CommitResult, DiffKind, DiffView, OnConflict, Phase, PlanId,
+    Change, CheckpointId, CommitRequest, CommitResult, DiffKind, DiffView, OnConflict, Phase, PlanId, Range,
     RelPath, Resource, RollbackResult, SandboxRef,
 };
 use sandboxer_core::registry::{StrategyContext, StrategyEntry, StrategyOptions};
@@ -54,6 +54,7 @@ fn capabilities() -> Capabilities {
         select_paths: true,
         scoped_rollback: true,
         checkpoints: true,
+        ranges: true,
         ..Capabilities::default()
     }
 }
@@ -122,7 +123,7 @@ impl StrictFake {
 impl SandboxStrategy for StrictFake {
     fn create(&self, plan_id: &PlanId, resource: &Resource) -> Result<SandboxRef> {
         self.calls.count("create")?;
-        let state = State::of(resource.path())?;
+        let state = State::of(resource.require_path()?)?;
         fs::create_dir_all(&self.dir).unwrap();
         let file = self.dir.join(format!("{}.json", CheckpointId::generate()));
         state.save(&file);
@@ -131,7 +132,11 @@ impl SandboxStrategy for StrictFake {
 
     fn read(&self, sandbox: &SandboxRef, path: &RelPath) -> Result<Vec<u8>> {
         let state = self.load("read", sandbox)?;
-        state.content(path).map(<[u8]>::to_vec).ok_or_else(|| Error::not_found("file", path.to_string()))
+        let content = state.content(path).ok_or_else(|| Error::not_found("file", path.to_string()))?;
+        Ok(match sandbox.range()? {
+            Some(range) => within(content, range).to_vec(),
+            None => content.to_vec(),
+        })
     }
 
     fn write(&self, sandbox: &SandboxRef, path: &RelPath, content: &[u8]) -> Result<Change> {
@@ -202,6 +207,12 @@ impl SandboxStrategy for StrictFake {
         let _busy = Busy::enter(&file, "cleanup");
         remove_if_there(&file)
     }
+}
+
+/// The bytes of `content` that lie within `range`.
+fn within(content: &[u8], range: Range) -> &[u8] {
+    let end = |at: u64| usize::try_from(at).map_or(content.len(), |at| at.min(content.len()));
+    &content[end(range.offset)..end(range.offset.saturating_add(range.length))]
 }
 
 fn method_of(phase: Phase) -> &'static str {

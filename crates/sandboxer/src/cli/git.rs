@@ -121,7 +121,8 @@ pub fn tell_review(ui: &Ui, sandbox: &Sandbox, commit: &TargetCommit, branch: &s
     let with_revision = revisions(commit).map(|(name, _)| name);
     let named = |name: &String| sandbox.workspaces.iter().find(|workspace| workspace.name == *name);
     for workspace in with_revision.filter_map(named) {
-        let git = git_in(workspace.resource.path());
+        let Some(path) = workspace.resource.path() else { continue };
+        let git = git_in(path);
         let about = about(workspace);
         let from =
             about.and_then(|about| about.target.map(|t| shell_word(&t)).or(about.base.as_deref().map(short)));

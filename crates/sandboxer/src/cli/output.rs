@@ -64,6 +64,35 @@ pub struct Ui {
     out: BufWriter<io::Stdout>,
 }
 
+/// Standard output for somebody who fills it, and what failed there.
+struct Sink<'a> {
+    out: &'a mut BufWriter<io::Stdout>,
+    failure: Option<io::Error>,
+}
+
+impl Sink<'_> {
+    fn noting<T>(&mut self, done: io::Result<T>) -> io::Result<T> {
+        done.map_err(|error| {
+            let kind = error.kind();
+            self.failure = Some(error);
+            kind.into()
+        })
+    }
+}
+
+impl Write for Sink<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // What is interrupted goes on: that is no failure to tell of.
+        let done = self.out.write_all(bytes).map(|()| bytes.len());
+        self.noting(done)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let done = self.out.flush();
+        self.noting(done)
+    }
+}
+
 impl Ui {
     /// Streams of this process.
     pub fn new(json: bool, quiet: bool, color: ColorWhen) -> Self {
@@ -91,6 +120,19 @@ impl Ui {
     /// Data as it is.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         self.out.write_all(bytes).map_err(CliError::output)
+    }
+
+    /// Data as it comes. Where it cannot be written, that is what failed, whatever `fill` makes of it.
+    pub fn stream<T>(
+        &mut self,
+        fill: impl FnOnce(&mut dyn Write) -> sandboxer_core::Result<T>,
+    ) -> Result<T, CliError> {
+        let mut sink = Sink { out: &mut self.out, failure: None };
+        let filled = fill(&mut sink);
+        match sink.failure {
+            Some(failure) => Err(CliError::output(failure)),
+            None => Ok(filled?),
+        }
     }
 
     /// The one JSON document of a command.

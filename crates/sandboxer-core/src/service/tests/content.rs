@@ -23,6 +23,64 @@ fn what_is_written_is_read_diffed_logged_and_isolated() {
 }
 
 #[test]
+fn a_file_goes_through_in_pieces() {
+    let world = World::new();
+    let (manager, target) = world.one();
+    let piece: usize = 4 << 20;
+    for (size, pieces) in [(0, 1), (3, 1), (piece, 2), (piece + 1, 2)] {
+        let content: Vec<u8> = (0..size).map(|n| n as u8).collect();
+        manager.write(&target, &path("big"), &content).unwrap();
+        let (before, mut sink) = (reads(&world), Vec::new());
+        assert_eq!(manager.read_to(&target, &path("big"), &mut sink).unwrap(), size as u64);
+        assert!(sink == content, "{size} bytes arrived as others");
+        assert_eq!(reads(&world) - before, pieces, "{size} bytes");
+    }
+}
+
+fn reads(world: &World) -> usize {
+    world.script.calls().iter().filter(|call| call.starts_with("read ")).count()
+}
+
+#[test]
+fn without_ranges_a_file_is_read_whole() {
+    let world = World::new();
+    let (manager, resource) = (world.manager(), world.resource("proj"));
+    let asked = CreateRequest { strategy: Some("none".into()), ..request(&[&resource]) };
+    let sandbox = manager.get_or_create_sandbox(&asked).unwrap().sandbox;
+    let target = manager.find(sandbox.id.as_str()).unwrap();
+    let mut sink = Vec::new();
+    assert_eq!(manager.read_to(&target, &path("a"), &mut sink).unwrap(), 3);
+    assert_eq!((sink.as_slice(), reads(&world)), (&b"old"[..], 1));
+}
+
+#[test]
+fn more_than_was_asked_for_is_the_strategys_mistake() {
+    let world = World::new();
+    let (manager, target) = world.one();
+    manager.write(&target, &path("big"), &vec![7; (4 << 20) + 1]).unwrap();
+    world.script.ignores_ranges.store(true, std::sync::atomic::Ordering::Relaxed);
+    let mut sink = Vec::new();
+    let error = manager.read_to(&target, &path("big"), &mut sink).unwrap_err();
+    assert!(matches!(&error, Error::Unsupported { strategy, .. } if strategy == "overlay"), "{error:?}");
+    assert!(sink.is_empty());
+}
+
+#[test]
+fn what_cannot_be_read_writes_nothing() {
+    let world = World::new();
+    let (manager, target) = world.one();
+    let mut sink = Vec::new();
+    assert!(manager.read_to(&target, &path("missing"), &mut sink).is_err());
+    world.script.at("read", Fault::Fail);
+    assert!(manager.read_to(&target, &path("a"), &mut sink).is_err());
+    assert!(sink.is_empty());
+    let full = manager.read_to(&target, &path("a"), &mut [0; 1].as_mut_slice()).unwrap_err();
+    assert!(matches!(&full, Error::Io { step: "pass on", .. }), "{full:?}");
+    let (manager, both) = world.two();
+    assert!(matches!(manager.read_to(&both, &path("a"), &mut sink), Err(Error::Usage { .. })));
+}
+
+#[test]
 fn first_use_makes_a_sandbox_active_and_nothing_else_does() {
     let world = World::new();
     let (manager, target) = world.one();

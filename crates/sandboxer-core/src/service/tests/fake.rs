@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
@@ -36,6 +37,8 @@ pub struct Script {
     hooks: Mutex<Vec<(String, Hook)>>,
     /// `create` falls back to this strategy.
     pub fall_back_to: Mutex<Option<String>>,
+    /// `read` answers with the whole file, whatever the range.
+    pub ignores_ranges: AtomicBool,
     /// Workspaces go here instead of the state directory.
     pub scratch: Mutex<Option<PathBuf>>,
 }
@@ -97,6 +100,7 @@ pub fn registry(script: &Arc<Script>) -> StrategyRegistry {
         checkpoints: true,
         undo: true,
         parts: true,
+        ranges: true,
         ..Capabilities::default()
     };
     for name in ["overlay", "copy_on_write", "filesystem_copy"] {
@@ -104,6 +108,12 @@ pub fn registry(script: &Arc<Script>) -> StrategyRegistry {
     }
     registry.register(entry("none", Capabilities::default(), script)).unwrap();
     registry
+}
+
+/// A plugin that isolates what is not files.
+pub fn plugin(name: &str, script: &Arc<Script>) -> StrategyEntry {
+    let capabilities = Capabilities { checkpoints: true, two_phase: true, ..Capabilities::default() };
+    StrategyEntry { origin: "company.strategies:Bucket".into(), ..entry(name, capabilities, script) }
 }
 
 fn entry(name: &str, capabilities: Capabilities, script: &Arc<Script>) -> StrategyEntry {
@@ -136,7 +146,7 @@ struct Places {
 
 impl Places {
     fn new(sandbox: &SandboxRef) -> Self {
-        let resource = PathBuf::from(sandbox.resource_id.as_str().strip_prefix("path:").unwrap());
+        let resource = PathBuf::from(sandbox.text("original").unwrap());
         let of = resource.file_name().unwrap().to_str().unwrap().to_owned();
         Self { of, resource, dir: PathBuf::from(sandbox.text("dir").unwrap()) }
     }
@@ -164,6 +174,21 @@ impl Places {
 }
 
 impl Fake {
+    /// Where the resource itself is; what is at a URL is played by a directory.
+    fn original(&self, resource: &Resource) -> PathBuf {
+        match resource.path() {
+            Some(path) => path.to_path_buf(),
+            None => self.home.join("remote").join(resource.location.replace("://", "/")),
+        }
+    }
+
+    /// The ref of the workspace in `dir`.
+    fn reference(&self, plan: &PlanId, resource: &Resource, name: &str, dir: &Path) -> SandboxRef {
+        let made = SandboxRef::new(plan.clone(), resource.id.clone(), name);
+        let made = made.with_path("dir", dir).with_path("original", &self.original(resource));
+        if resource.path().is_none() { made } else { made.with_path("path", &dir.join("tree")) }
+    }
+
     fn pass(&self, point: &str, places: &Places) -> Result<()> {
         self.script.pass(point, &places.of)
     }
@@ -269,17 +294,16 @@ impl SandboxStrategy for Fake {
         let fall_back_to = self.script.fall_back_to.lock().unwrap().clone();
         let scratch =
             self.script.scratch.lock().unwrap().clone().unwrap_or_else(|| self.home.join("scratch"));
-        let of = resource.path().file_name().unwrap().to_str().unwrap();
+        let of = resource.location.rsplit('/').next().unwrap();
         self.script.pass("create", of)?;
         if let Some(parked) = resource.properties.get("parked").and_then(|v| v.as_str()) {
             let (dir, mut made) = (PathBuf::from(parked), BTreeMap::new());
-            made.extend(read_tree(resource.path()));
+            made.extend(read_tree(&self.original(resource)));
             made.extend(read_tree(&dir.join("tree")));
             made.iter().for_each(|(path, content)| {
                 fs::write(dir.join("tree").join(path.as_path()), content).unwrap()
             });
-            let again = SandboxRef::new(plan_id.clone(), resource.id.clone(), self.name.as_str());
-            return Ok(again.with_path("dir", &dir).with_path("path", &dir.join("tree")));
+            return Ok(self.reference(plan_id, resource, &self.name, &dir));
         }
         let dir = scratch.join(format!("ws_{}", ulid::Ulid::generate().to_string().to_lowercase()));
         fs::create_dir_all(&dir).unwrap();
@@ -290,14 +314,10 @@ impl SandboxStrategy for Fake {
         fs::write(dir.join("owner.json"), owner.to_string()).unwrap();
         self.script.pass("create.half", of)?;
         for name in ["base", "tree"] {
-            copy_tree(resource.path(), &dir.join(name));
+            copy_tree(&self.original(resource), &dir.join(name));
         }
-        let made = SandboxRef::new(
-            plan_id.clone(),
-            resource.id.clone(),
-            fall_back_to.as_deref().unwrap_or(&self.name),
-        );
-        let made = made.with_path("dir", &dir).with_path("path", &dir.join("tree"));
+        let name = fall_back_to.as_deref().unwrap_or(&self.name);
+        let made = self.reference(plan_id, resource, name, &dir);
         Ok(if fall_back_to.is_some() { made.with("fallback_reason", "no reflinks here") } else { made })
     }
 
@@ -305,7 +325,15 @@ impl SandboxStrategy for Fake {
         let places = Places::new(sandbox);
         self.pass("read", &places)?;
         let at = places.tree().join(path.as_path());
-        fs::read(&at).map_err(|error| Error::io("read", at, error))
+        let content = fs::read(&at).map_err(|error| Error::io("read", at, error))?;
+        match sandbox.range()? {
+            Some(range) if !self.script.ignores_ranges.load(Ordering::Relaxed) => {
+                assert!(self.name != "none", "it declares no ranges");
+                let rest = content.into_iter().skip(range.offset as usize);
+                Ok(rest.take(range.length as usize).collect())
+            }
+            _ => Ok(content),
+        }
     }
 
     fn write(&self, sandbox: &SandboxRef, path: &RelPath, content: &[u8]) -> Result<Change> {

@@ -25,7 +25,7 @@ fn a_sandbox_is_made_once_per_plan() {
     let resource = Resource::at_path("fs-directory", &world.resource("proj"));
     let handler = manager.handler("fs-directory").unwrap();
     let first = handler.create_sandbox(&plan("p"), &resource).unwrap();
-    assert!(first.created && first.sandbox_path.is_dir());
+    assert!(first.created && first.sandbox_path.as_ref().unwrap().is_dir());
     assert_eq!(first.strategy, "overlay");
     let again = handler.create_sandbox(&plan("p"), &resource).unwrap();
     assert!(!again.created);
@@ -40,15 +40,15 @@ fn checkpoint_modify_rollback() {
     let resource = Resource::at_path("fs-directory", &world.resource("proj"));
     let handler = manager.handler("fs-directory").unwrap();
     let made = handler.create_sandbox(&plan("p"), &resource).unwrap();
-    fs::write(made.sandbox_path.join("a"), "one").unwrap();
+    fs::write(made.sandbox_path.as_ref().unwrap().join("a"), "one").unwrap();
     let taken = handler.create_checkpoint(&plan("p"), &resource).unwrap();
     assert_eq!(taken.plan_id, plan("p"));
     assert!(taken.snapshot_path.unwrap().exists());
-    fs::write(made.sandbox_path.join("a"), "two").unwrap();
+    fs::write(made.sandbox_path.as_ref().unwrap().join("a"), "two").unwrap();
     let back = handler.rollback_to(&plan("p"), &resource, &taken.checkpoint_id).unwrap();
     assert!(back.success);
     assert_eq!(back.checkpoint_id, Some(taken.checkpoint_id));
-    assert_eq!(fs::read_to_string(made.sandbox_path.join("a")).unwrap(), "one");
+    assert_eq!(fs::read_to_string(made.sandbox_path.as_ref().unwrap().join("a")).unwrap(), "one");
     assert_eq!(world.content("proj"), "old");
 }
 
@@ -97,7 +97,7 @@ fn files_have_checkpoints_too() {
     let resource = Resource::at_path("fs-file", &world.resource("proj").join("a"));
     let handler = manager.handler("fs-file").unwrap();
     let made = handler.create_sandbox(&plan("p"), &resource).unwrap();
-    assert!(made.sandbox_path.is_file());
+    assert!(made.sandbox_path.unwrap().is_file());
     handler.create_checkpoint(&plan("p"), &resource).unwrap();
 }
 
@@ -121,7 +121,7 @@ fn access_is_the_permission_services_answer() {
     let parts = ManagerParts { permissions: Arc::new(AllBut("commit")), ..world.parts() };
     let manager = SandboxManager::open(parts).unwrap();
     let handler =
-        FileHandler::acting_for(&manager, Consumer { actor_type: "agt".into(), project: "p".into() });
+        SandboxHandler::acting_for(&manager, Consumer { actor_type: "agt".into(), project: "p".into() });
     let read = handler.project_access("somebody", "read", &resource);
     assert!(read.permitted);
     assert_eq!(read.scope, resource.id.as_str());

@@ -17,6 +17,7 @@ mod recover;
 mod runtime;
 mod select;
 mod undo;
+mod urls;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -3,6 +3,7 @@ use std::path::{Path, PathBuf};
 use sandboxer_core::config::parse_ttl;
 use sandboxer_core::model::PlanId;
 use sandboxer_core::service::{Consumer, CreateRequest, Created, Input, Sandbox, Target, Workspace};
+use sandboxer_core::types::is_url;
 use serde_json::Value;
 
 use super::get::describe;
@@ -149,7 +150,9 @@ fn split_input(text: &str) -> Result<(&str, &str), CliError> {
 
 /// Where to look for the project's file: at the first resource that is here.
 fn project_start(inputs: &[Input]) -> Result<PathBuf, CliError> {
-    let first = inputs.iter().map(|input| Path::new(&input.location)).find(|path| path.exists());
+    let paths =
+        inputs.iter().filter(|input| !is_url(&input.location)).map(|input| Path::new(&input.location));
+    let first = paths.into_iter().find(|path| path.exists());
     match first {
         Some(path) if path.is_dir() => Ok(path.to_path_buf()),
         Some(path) => Ok(path
@@ -185,9 +188,12 @@ fn tell(app: &mut App, created: &Created) -> Outcome {
 
 /// How to get at the first workspace: into a directory, or at a file.
 fn tell_where(app: &App, sandbox: &Sandbox, first: &Workspace) {
+    if first.sandbox_ref.sandbox_path().is_none() {
+        return;
+    }
     let target = Target { sandbox: sandbox.clone(), workspaces: vec![first.clone()] };
     let path = format!("\"$(sandbox path {})\"", typed(&target));
-    match first.resource.path().is_file() {
+    match first.resource.path().is_some_and(Path::is_file) {
         true => app.ui.next("edit it:", &path),
         false => app.ui.next("work in it:", &format!("cd {path}")),
     }
@@ -219,6 +225,8 @@ mod tests {
         let start = |path: &Path| project_start(&[input(path)]).unwrap();
         assert_eq!(start(dir.path()), dir.path());
         assert_eq!(start(&file), dir.path());
+        let with_url = [input(Path::new("s3://bucket")), input(dir.path())];
+        assert_eq!(project_start(&with_url).unwrap(), dir.path());
         assert_eq!(start(Path::new("/no/such/thing")), std::env::current_dir().unwrap());
     }
 

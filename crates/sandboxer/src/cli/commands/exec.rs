@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::TargetArg;
 use crate::cli::contain::told::ContainedDocument;
-use crate::cli::contain::{Asked, Begun, ContainArgs, Done, Work};
+use crate::cli::contain::{self, Asked, Begun, ContainArgs, Done, Work};
 use crate::cli::error::{CliError, Kind};
 use crate::cli::session::{App, Session};
 use crate::cli::{Outcome, exit};
@@ -51,7 +51,7 @@ struct Document<'a> {
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
     let asked = args.contain.read()?;
-    let entered = Entered::new(app, &args.target.id).map_err(ours)?;
+    let entered = Entered::new(app, &args.target.id, &asked).map_err(ours)?;
     entered.work(app, &asked, &args.command, args.directory.as_deref(), |_| {})
 }
 
@@ -70,20 +70,24 @@ pub struct Entered {
 }
 
 impl Entered {
-    /// Enters what `ID` or `ID:WORKSPACE` names.
-    pub fn new(app: &App, selector: &str) -> Result<Self, CliError> {
+    /// Enters what `ID` or `ID:WORKSPACE` names, for work that is contained as asked.
+    pub fn new(app: &App, selector: &str, asked: &Asked) -> Result<Self, CliError> {
         let session = app.open()?;
         let target = session.find(selector)?;
+        let first = target.workspaces.first();
+        let settings = match first.and_then(|workspace| workspace.resource.path()) {
+            Some(path) => app.settings(path)?.run,
+            None => session.settings.run.clone(),
+        };
+        if let Some(workspace) = first {
+            contain::check(workspace, asked.over(&settings)?.isolation)?;
+        }
         let in_use = session.manager.use_sandbox(&target)?;
         session.manager.mark_active(&target)?;
         let sandbox = &target.sandbox;
         // A runtime shows every workspace, whichever is worked in.
         let all = Target { workspaces: sandbox.workspaces.clone(), sandbox: sandbox.clone() };
         session.manager.bring_up(&all)?;
-        let settings = match target.workspaces.first() {
-            Some(workspace) => app.settings(workspace.resource.path())?.run,
-            None => session.settings.run.clone(),
-        };
         Ok(Self { session, target, settings, _in_use: in_use })
     }
 

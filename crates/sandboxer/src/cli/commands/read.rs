@@ -26,11 +26,11 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     let path = rel_path(&args.path)?;
     let session = app.open()?;
     let target = session.find(&args.target.id)?;
-    let content = session.manager.read(&target, &path)?;
     if !app.ui.json {
-        app.ui.bytes(&content)?;
+        app.ui.stream(|sink| session.manager.read_to(&target, &path, sink))?;
         return Ok(exit::OK);
     }
+    let content = session.manager.read(&target, &path)?;
     let PathText { path, path_b64 } = PathText::of(&path);
     let (encoding, text) = match std::str::from_utf8(&content) {
         Ok(text) => ("utf-8", text.to_owned()),

@@ -30,9 +30,9 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         return Err(CliError::usage("a shell needs a terminal to be typed in")
             .hint("to run a command: `sandbox exec ID -- CMD`"));
     }
-    let entered = Entered::new(app, &args.target.id).map_err(ours)?;
+    let entered = Entered::new(app, &args.target.id, &asked).map_err(ours)?;
     let name = output::name(&entered.target().sandbox.name);
-    let path = output::name(entered.workspace()?.resource.path().as_os_str().as_encoded_bytes());
+    let path = output::name(&entered.workspace()?.resource.location);
     let ui = app.ui.teller();
     let say = move |begun: Begun| {
         let held = match &begun {

@@ -15,4 +15,4 @@ mod work;
 pub use args::{Asked, ContainArgs, Wanted};
 pub use attach::runtimes;
 pub use command::Ended;
-pub use work::{Begun, Done, Work};
+pub use work::{Begun, Done, Work, check, check_place};

@@ -75,7 +75,10 @@ fn reserve(sandbox: &Sandbox, run: &RunSettings) -> u64 {
 
 /// Where a workspace is, and where it is to be seen.
 fn place(workspace: &Workspace, spec: &mut Spec) {
-    let Some(path) = workspace.sandbox_ref.sandbox_path() else { return };
+    // What is at a URL has no path of its own at which a command could see it.
+    let (Some(path), Some(at)) = (workspace.sandbox_ref.sandbox_path(), workspace.resource.path()) else {
+        return;
+    };
     let from = match enter::inside(&path) {
         Some((keeper, inside)) => {
             spec.keeper = Some(keeper);
@@ -83,7 +86,7 @@ fn place(workspace: &Workspace, spec: &mut Spec) {
         }
         None => path,
     };
-    spec.workspaces.push(Bind { from, at: workspace.resource.path().to_path_buf() });
+    spec.workspaces.push(Bind { from, at: at.to_path_buf() });
     if let Some(at) = workspace.sandbox_ref.text("exposes").map(PathBuf::from)
         && let Ok(from) = at.canonicalize()
     {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sandboxer_core::config::{Isolation, RunSettings};
 use sandboxer_core::service::{Target, Workspace};
+use sandboxer_core::types::is_url;
 use sandboxer_extensions::local::{Attached, Called, Limits, Network, Ready};
 
 use super::args::Asked;
@@ -15,7 +16,8 @@ use super::environment::{Surroundings, environment};
 use super::events::{self, Event};
 use super::told::now_ms;
 use crate::cli::child;
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, Kind};
+use crate::cli::output;
 use crate::cli::session::Session;
 
 /// What to run, in which sandbox.
@@ -76,11 +78,12 @@ impl Work<'_> {
 
     fn contained(&self, attached: Attached, begin: impl FnOnce(Begun)) -> Result<Done, CliError> {
         let spec = attached.ready().spec.clone();
-        let root = root(self.workspace.resource.path());
+        let seen_at = self.workspace.resource.require_path()?;
+        let root = root(seen_at);
         let directory = self.directory.map_or_else(|| root.clone(), |below| root.join(below));
         let around = Surroundings {
             sandbox: &self.target.sandbox,
-            workspace: self.workspace.resource.path(),
+            workspace: seen_at,
             directory: &directory,
             network: &spec.network,
         };
@@ -116,10 +119,11 @@ impl Work<'_> {
         let path = self.session.manager.sandbox_path(&one)?;
         let root = root(&path);
         let directory = match self.directory {
-            Some(below) => match below.strip_prefix(self.workspace.resource.path()) {
-                Ok(within) => root.join(within),
-                Err(_) => root.join(below),
-            },
+            Some(below) => {
+                let original = self.workspace.resource.path();
+                let within = original.and_then(|original| below.strip_prefix(original).ok());
+                root.join(within.unwrap_or(below))
+            }
             None => root,
         };
         let ended = child::run(&child::Job {
@@ -136,6 +140,23 @@ impl Work<'_> {
             events: Vec::new(),
         })
     }
+}
+
+/// Refuses what no command can work in, before anything is started for it.
+pub fn check(workspace: &Workspace, isolation: Isolation) -> Result<(), CliError> {
+    workspace.require_path()?;
+    check_place(&workspace.resource.location, isolation)
+}
+
+/// A contained command sees a workspace at the path of its original, and what is at a URL has none.
+pub fn check_place(location: &str, isolation: Isolation) -> Result<(), CliError> {
+    if isolation == Isolation::Files || !is_url(location) {
+        return Ok(());
+    }
+    let location = output::name(location);
+    let message = format!("{location} has no path of its own at which a contained command could see it");
+    Err(CliError::new(Kind::Unavailable, message)
+        .hint("with only its files isolated, it works in the sandbox's directory: --isolation files"))
 }
 
 /// Where one works on it: in it, or beside it where it is a file.

@@ -168,11 +168,8 @@ fn state_sentence(sandboxes: &[Sandbox]) -> String {
 }
 
 fn overlapping(sandboxes: &[Sandbox]) -> Vec<(&str, &str)> {
-    let paths = |sandbox: &Sandbox| {
-        sandbox.workspaces.iter().map(|w| w.resource.path().to_owned()).collect::<Vec<_>>()
-    };
     let meet = |a: &Sandbox, b: &Sandbox| {
-        paths(a).iter().any(|x| paths(b).iter().any(|y| x.starts_with(y) || y.starts_with(x)))
+        a.workspaces.iter().any(|x| b.workspaces.iter().any(|y| x.resource.overlaps(&y.resource)))
     };
     let later = |index: usize| &sandboxes[index + 1..];
     let pairs = sandboxes.iter().enumerate().flat_map(|(index, a)| later(index).iter().map(move |b| (a, b)));

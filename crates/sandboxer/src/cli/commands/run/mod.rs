@@ -8,16 +8,19 @@ use sandboxer_core::config::Isolation;
 use sandboxer_core::model::{OnConflict, PlanId};
 use sandboxer_core::policy::CommitRules;
 use sandboxer_core::service::{CreateRequest, InUse, Input, Target, Workspace};
+use sandboxer_core::types::is_url;
 use sandboxer_extensions::local::Called;
 
 use super::create::{ConsumerArgs, location};
 use crate::cli::conflicts::ConflictArgs;
-use crate::cli::contain::{Asked, Begun, ContainArgs, Done, Wanted, Work, runtimes, spec, told};
+use crate::cli::contain::{
+    Asked, Begun, ContainArgs, Done, Wanted, Work, check, check_place, runtimes, spec, told,
+};
 use crate::cli::error::{CliError, Kind};
 use crate::cli::git::{self, CheckoutArgs};
 use crate::cli::output;
 use crate::cli::rules::RuleArgs;
-use crate::cli::session::{App, Session};
+use crate::cli::session::{App, Session, current_dir};
 use crate::cli::{Outcome, exit};
 
 /// Run a command in a sandbox, show what it changed, and ask
@@ -111,7 +114,10 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     let session = open(app, directory).map_err(ours)?;
     let wanted = asked.over(&session.settings.run)?;
     tell_of_settings_in_vain(app, &session, &wanted);
-    let run = prepare(app, args, session, asked, &wanted).map_err(ours)?;
+    let request = request(args, &session).map_err(ours)?;
+    session.manager.require_paths(&request).map_err(|e| ours(e.into()))?;
+    check_place(&request.inputs[0].location, wanted.isolation)?;
+    let run = prepare(app, args, session, asked, &wanted, &request).map_err(ours)?;
     let name = run.target.sandbox.name.clone();
     let outcome = run.execute(app, args).and_then(|done| run.settle(app, args, done));
     outcome.map_err(|error| error.aimed_at(&name))
@@ -123,6 +129,9 @@ fn ours(error: CliError) -> CliError {
 }
 
 fn open(app: &App, directory: &Path) -> Result<Session, CliError> {
+    if directory.to_str().is_some_and(is_url) {
+        return app.open_at(&current_dir()?);
+    }
     if directory.exists() && !directory.is_dir() {
         let message = format!("{} is not a directory", directory.display());
         return Err(CliError::usage(message)
@@ -132,11 +141,9 @@ fn open(app: &App, directory: &Path) -> Result<Session, CliError> {
     app.open_at(directory)
 }
 
-fn prepare(app: &App, args: &Args, session: Session, asked: Asked, wanted: &Wanted) -> Result<Run, CliError> {
+fn request(args: &Args, session: &Session) -> Result<CreateRequest, CliError> {
     let directory = args.directory.as_deref().unwrap_or(Path::new("."));
-    let on_conflict = args.conflicts.read()?;
-    let rules = args.rules.read(&session.settings)?;
-    let request = CreateRequest {
+    Ok(CreateRequest {
         inputs: vec![Input {
             name: None,
             location: location(directory)?,
@@ -147,21 +154,34 @@ fn prepare(app: &App, args: &Args, session: Session, asked: Asked, wanted: &Want
         plan: args.plan.as_deref().map(PlanId::from_string),
         name: args.name.clone(),
         ttl: None,
-        consumer: args.consumer.consumer(&session),
+        consumer: args.consumer.consumer(session),
         disposable: args.discard && args.plan.is_none(),
-    };
+    })
+}
+
+fn prepare(
+    app: &App,
+    args: &Args,
+    session: Session,
+    asked: Asked,
+    wanted: &Wanted,
+    request: &CreateRequest,
+) -> Result<Run, CliError> {
+    let on_conflict = args.conflicts.read()?;
+    let rules = args.rules.read(&session.settings)?;
     // It starts while the sandbox is made.
     let called = match wanted.isolation {
         Isolation::Files => None,
         Isolation::Standard | Isolation::Strict => Some(runtimes(&session)?.call()?),
     };
-    let created = session.manager.get_or_create_sandbox(&request)?;
+    let created = session.manager.get_or_create_sandbox(request)?;
     let target = session.find(created.sandbox.id.as_str())?;
     let disposable = created.created && args.plan.is_none() && !args.keep;
     let in_use = Cell::new(Some(session.manager.use_sandbox(&target)?));
     let called = Cell::new(called);
     let run = Run { session, target, asked, rules, on_conflict, disposable, in_use, called };
     run.refuse_to_pretend(app, args)?;
+    run.refuse_without_path(wanted)?;
     Ok(run)
 }
 
@@ -184,6 +204,15 @@ impl Run {
             "strategy {strategy}: files are not isolated, the command changes the original"
         ));
         Ok(())
+    }
+
+    /// A strategy may say that it gives a path, and give none.
+    fn refuse_without_path(&self, wanted: &Wanted) -> Result<(), CliError> {
+        let checked = check(self.workspace(), wanted.isolation);
+        if checked.is_err() {
+            self.remove_if_disposable()?;
+        }
+        checked
     }
 
     fn isolates(&self) -> Result<bool, CliError> {

@@ -1,0 +1,44 @@
+"""One method of one strategy: params in, a checked answer out."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Dict
+
+from . import arguments, loading, paths, results, shape
+from .failures import failure
+from .wire import INVALID_PARAMS, RpcError
+
+
+class Call:
+    """A method that was found fit to be called."""
+
+    def __init__(self, loaded: loading.Loaded, name: str) -> None:
+        count = shape.accepted(loaded.methods[name], name)
+        self._name = name
+        self._function = getattr(loaded.instance, name)
+        self._arguments = arguments.BY_METHOD[name][:count]
+        self._convert = results.BY_METHOD[name]
+
+    def __call__(self, params: Dict[str, Any], content: bytes) -> results.Answer:
+        """What it returned, in the form of the wire. Whatever it raises is raised."""
+        try:
+            values = [argument(params, content) for argument in self._arguments]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            reason = paths.readable(f"{self._name}: {type(error).__name__}: {error}")
+            raise RpcError(INVALID_PARAMS, reason) from None
+        return self._checked(self._function(*values))
+
+    def _checked(self, value: Any) -> results.Answer:
+        try:
+            return self._convert(value)
+        except results.WrongResult as wrong:
+            if inspect.iscoroutine(value):
+                # Python would complain that nobody waited for it.
+                value.close()
+            raise failure(f"{self._name}: {wrong}") from None
+
+
+def of(loaded: loading.Loaded) -> Dict[str, Call]:
+    """All that can be called."""
+    return {} if loaded.instance is None else {name: Call(loaded, name) for name in shape.CALLS}
