@@ -47,7 +47,6 @@ fn differences_of_the_wrong_shape() {
         json!({"entries": [null]}),
         json!({"entries": [{"path": null, "kind": "created"}]}),
         json!({"entries": [{"path": "a", "kind": "exploded"}]}),
-        json!({"entries": [{"path": "a", "kind": "created", "new_size": -1}]}),
         json!({"entries": [{"path": "base64:***", "kind": "created"}]}),
     ];
     for result in wrong {
@@ -83,18 +82,12 @@ fn a_sandbox_of_something_else() {
 }
 
 #[test]
-fn what_is_no_message() {
+fn what_is_no_frame() {
     let wrong = [
-        ("Content-Length: 5\r\n\r\nhello", "no JSON-RPC"),
-        ("Content-Length: 2\r\n\r\n[]", "no JSON-RPC"),
-        ("Content-Length: 4\r\n\r\nnull", "no JSON-RPC"),
-        ("Content-Length: 0\r\n\r\n", "no JSON-RPC"),
-        ("Content-Length: 34\r\n\r\n{\"jsonrpc\":\"1.0\",\"id\":2,\"result\":1}", "1.0"),
-        ("Content-Length: 41\r\n\r\n{\"jsonrpc\":\"2.0\",\"id\":\"one\",\"result\":null}", "none of ours"),
-        ("Content-Length: 41\r\n\r\n{\"jsonrpc\":\"2.0\",\"id\":77,\"method\":\"commit\"}", "request of its own"),
         ("Content-Length: -1\r\n\r\n", "no frame"),
         ("Content-Length: 99999999999999999999\r\n\r\n", "no frame"),
-        ("Content-Length: 67108865\r\n\r\n", "67108865"),
+        ("Content-Length: 1073741824\r\n\r\n", "1073741824"),
+        ("Content-Length: 2\r\nAttachment-Length: 1073741824\r\n\r\n{}", "1073741824"),
         ("debugging here\n", "debugging here"),
         ("\u{1b}[31mred\u{1b}[0m\n", "\\u{1b}[31mred"),
     ];
@@ -104,10 +97,28 @@ fn what_is_no_message() {
 }
 
 #[test]
+fn what_is_no_message() {
+    let wrong = [
+        ("hello", "no JSON-RPC"),
+        ("[]", "no JSON-RPC"),
+        ("null", "no JSON-RPC"),
+        ("", "no JSON-RPC"),
+        (r#"{"jsonrpc":"2.0","id":@ID@,"result":{}"#, "no JSON-RPC"),
+        (r#"{"jsonrpc":"1.0","id":@ID@,"result":{}}"#, "1.0"),
+        (r#"{"jsonrpc":"2.0","id":"@ID@","result":{}}"#, "none of ours"),
+        (r#"{"jsonrpc":"2.0","id":77,"method":"commit"}"#, "request of its own"),
+        (r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"eh"}}"#, "could not read a request"),
+    ];
+    for (message, words) in wrong {
+        answered("diff", json!({"evil": "say", "message": message}), &[words], 2);
+    }
+}
+
+#[test]
 fn deep_nesting_is_refused() {
-    let text = format!("{{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{}{}}}", "[".repeat(5000), "]".repeat(5000));
-    let text = format!("Content-Length: {}\r\n\r\n{text}", text.len());
-    answered("diff", json!({"evil": "raw", "text": text}), &["recursion limit"], 2);
+    let nested = format!("{}{}", "[".repeat(50_000), "]".repeat(50_000));
+    let message = format!(r#"{{"jsonrpc":"2.0","id":@ID@,"result":{{"metadata":{{"x":{nested}}}}}}}"#);
+    answered("create", json!({"evil": "say", "message": message}), &["recursion limit"], 1);
 }
 
 #[test]

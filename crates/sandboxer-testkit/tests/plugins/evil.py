@@ -173,6 +173,7 @@ def die(request, answer):
     print(OPTIONS.get("words", "goodbye, cruel world"), file=sys.stderr, flush=True)
     if "signal" in OPTIONS:
         os.kill(os.getpid(), OPTIONS["signal"])
+        time.sleep(3600)
     os._exit(OPTIONS.get("status", 3))
 
 
@@ -184,6 +185,11 @@ def raw(request, answer):
     """Writes that, and answers all the same."""
     send(OPTIONS["text"].encode())
     return answer
+
+
+def say(request, answer):
+    """A frame with that message, and nothing else."""
+    send(frame(OPTIONS["message"].replace("@ID@", str(request["id"])).encode()))
 
 
 def result(request, answer):
@@ -259,7 +265,7 @@ def flood(request, answer):
 
 def swell(request, answer):
     """A message within the limit, which takes many times its size once it is taken apart."""
-    zeros = b"[" + b"0," * (31 << 20) + b"0]"
+    zeros = b"[" + b"0," * (15 << 20) + b"0]"
     send(frame(b'{"jsonrpc":"2.0","id":%d,"result":{"entries":[],"x":%s}}' % (request["id"], zeros)))
 
 
