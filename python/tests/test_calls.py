@@ -75,7 +75,7 @@ class Arguments(HostCase):
         self.assertEqual(entry["new"]["target"], "dir/\ufffd\ufffd")
         conflicts = host.on("commit", request={"paths": [ODD_TEXT]}).error["data"]["conflicts"]
         self.assertEqual(conflicts, [{"path": ODD_TEXT, "reason": "why", "hunks": []}])
-        self.assertEqual(host.on("rollback", metadata={"scope": [ODD_TEXT]}).error["data"]["entries"], [[ODD_TEXT, "a pipe"]])
+        self.assertEqual(host.on("rollback", metadata={"scope": [ODD_TEXT]}).error["data"]["entries"], [{"path": ODD_TEXT, "reason": "a pipe"}])
         self.assertEqual(host.on("checkpoint", checkpoint_id="c").result, "base64:" + base64.b64encode(b"/\xff").decode())
 
     def test_places_in_metadata_keep_every_byte(self):
