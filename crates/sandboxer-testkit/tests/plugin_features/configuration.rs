@@ -64,11 +64,11 @@ fn notes_option(world: &mut Extending, class: String, option: String) {
 fn kills(world: &mut Extending, method: String, class: String) {
     let lines = [
         format!("_whole = {class}.{method}"),
-        "def _once(self, *arguments):".to_owned(),
+        "def _once(self, ref):".to_owned(),
         "    if not os.path.exists('killed'):".to_owned(),
         "        open('killed', 'w').close()".to_owned(),
         "        os._exit(3)".to_owned(),
-        "    return _whole(self, *arguments)".to_owned(),
+        "    return _whole(self, ref)".to_owned(),
         format!("{class}.{method} = _once"),
     ];
     add(world, &lines.join("\n"));

@@ -78,3 +78,18 @@ fn who_wants_to_stop_does_not_wait_for_a_look() {
     });
     world.assert_nobody_left();
 }
+
+#[test]
+fn who_wants_to_stop_waits_for_a_commit_that_has_begun() {
+    let world = World::new(json!({"slow": {"commit": 2}}), SHORT * 5);
+    let target = world.worked_in();
+    std::thread::scope(|scope| {
+        let committing = scope.spawn(|| world.call("commit", Some(&target)));
+        wait_until(|| world.noted("calls").contains(&"commit".to_owned()), || "nobody commits".to_owned());
+        world.cancel.cancel();
+        committing.join().unwrap().unwrap();
+    });
+    assert_eq!(world.last_logged("commit").state, "done");
+    assert_eq!(std::fs::read_to_string(world.original().join("a.txt")).unwrap(), "changed");
+    world.assert_nobody_left();
+}

@@ -59,6 +59,11 @@ fn on_standard_output() {
 }
 
 #[test]
+fn at_the_end_of_what_is_quoted() {
+    told("TOKEN", "long stdout");
+}
+
+#[test]
 fn across_the_end_of_a_long_line() {
     told("TOKEN", "long line");
 }

@@ -296,6 +296,8 @@ def tell(request, answer):
         return {"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32000, "message": f"no entry with {value}"}}, b""
     if how == "stdout":
         send(f"token {value}\n".encode())
+    if how == "long stdout":
+        send(f"{'x' * 46}{value}\n".encode())
     if how == "long line":
         print("x" * (4096 - 8) + value, file=sys.stderr, flush=True)
     os._exit(4)
