@@ -209,6 +209,7 @@ class Capabilities:
 
     isolates: bool = True
     file_tree: bool = False
+    faithful: bool = False
     two_phase: bool = False
     select_paths: bool = False
     select_hunks: bool = False

@@ -12,6 +12,7 @@ import hashlib
 import os
 import shutil
 import stat
+from dataclasses import replace
 from typing import BinaryIO, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from .errors import NotFound, Refused
@@ -50,7 +51,19 @@ def compare(old_root: str, new_root: str) -> List[DiffEntry]:
     """Everything that differs between two trees, by path."""
     old, new = scan(old_root), scan(new_root)
     changed = (path for path in sorted(old.keys() | new.keys()) if old.get(path) != new.get(path))
-    return [_entry(path, old.get(path), new.get(path)) for path in changed]
+    entries = [_entry(path, old.get(path), new.get(path)) for path in changed]
+    return [replace(entry, binary=_is_binary(entry, old_root, new_root)) for entry in entries]
+
+
+def _is_binary(entry: DiffEntry, old_root: str, new_root: str) -> bool:
+    node, root = (entry.new, new_root) if entry.new is not None else (entry.old, old_root)
+    if node is None or node.type != "file":
+        return False
+    # What vanishes meanwhile is nothing that could be shown.
+    with contextlib.suppress(FileNotFoundError, NotFound, Refused):
+        with _parent(root, entry.path) as (directory, name), _open(directory, name, entry.path) as file:
+            return b"\0" in file.read(8000)
+    return False
 
 
 def apply(entries: Iterable[DiffEntry], source: str, target: str) -> None:

@@ -286,10 +286,7 @@ mod tests {
                 Error::Unavailable { strategy: strategy(), path: path(), reason: reason() },
                 "isolation by overlay is not available for /p: why",
             ),
-            (
-                Error::Plugin { plugin: "bucket".into(), reason: reason(), log: None },
-                "plugin bucket: why",
-            ),
+            (Error::Plugin { plugin: "bucket".into(), reason: reason(), log: None }, "plugin bucket: why"),
             (Error::Cancelled, "interrupted; nothing was changed"),
         ];
         for (error, expected) in cases {

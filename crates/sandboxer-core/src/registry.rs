@@ -269,7 +269,10 @@ mod tests {
         assert_eq!(names, ["none", "overlay"]);
     }
 
-    fn declaration(name: &str, verify: impl Fn() -> Result<StrategyEntry> + Send + Sync + 'static) -> Declaration {
+    fn declaration(
+        name: &str,
+        verify: impl Fn() -> Result<StrategyEntry> + Send + Sync + 'static,
+    ) -> Declaration {
         Declaration {
             name: name.into(),
             origin: "company:Class".into(),
@@ -305,7 +308,9 @@ mod tests {
         let mended = Arc::new(Mutex::new(false));
         let verify = {
             let mended = mended.clone();
-            move || if *mended.lock().unwrap() { Ok(entry("mine", &calls)) } else { Err(Error::usage("broken")) }
+            move || {
+                if *mended.lock().unwrap() { Ok(entry("mine", &calls)) } else { Err(Error::usage("broken")) }
+            }
         };
         registry.declare(declaration("mine", verify)).unwrap();
         assert!(registry.get("mine").is_err() && registry.get("overlay").is_ok());

@@ -47,6 +47,7 @@ pub fn capabilities() -> Capabilities {
     Capabilities {
         isolates: true,
         file_tree: true,
+        faithful: true,
         two_phase: true,
         select_paths: true,
         select_hunks: true,

@@ -46,7 +46,12 @@ fn minimal() -> Fixture {
         env: [("PYTHONPATH".to_owned(), modules.to_string_lossy().into_owned())].into(),
         ..CustomStrategy::default()
     };
-    let capabilities = Capabilities { file_tree: true, checkpoints: true, ..Capabilities::default() };
+    let capabilities = Capabilities {
+        file_tree: true,
+        checkpoints: true,
+        resource_types: vec!["fs-directory".to_owned()],
+        ..Capabilities::default()
+    };
     Fixture::new(plugin("minimal", custom, capabilities))
 }
 

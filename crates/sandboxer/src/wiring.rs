@@ -183,7 +183,10 @@ mod tests {
     fn a_module_is_declared_and_not_started() {
         let home = tempfile::tempdir().unwrap();
         let registry = registry_of(&settings_with("my_company.strategies:Bucket"), home.path()).unwrap();
-        assert_eq!(registry.declared().map(|d| &*d.origin).collect::<Vec<_>>(), ["my_company.strategies:Bucket"]);
+        assert_eq!(
+            registry.declared().map(|d| &*d.origin).collect::<Vec<_>>(),
+            ["my_company.strategies:Bucket"]
+        );
         assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
     }
 

@@ -11,7 +11,7 @@ from sandboxer_plugin import Capabilities, CommitResult, Conflicts, NotFound, Ro
 class MinimalStrategy:
     """Works on a full copy of a directory."""
 
-    capabilities = Capabilities(file_tree=True, checkpoints=True)
+    capabilities = Capabilities(file_tree=True, resource_types=["fs-directory"])
 
     def create(self, plan_id, resource):
         base, tree = self._place(resource, "base"), self._place(resource, "tree")

@@ -70,6 +70,9 @@ pub struct Capabilities {
     pub isolates: bool,
     /// The content is a tree of files at the ref's `path`, with the base readable at its `base`.
     pub file_tree: bool,
+    /// The tree keeps everything that a filesystem has: times, links between files, attributes, access lists. `create` honours
+    /// the patterns of what to leave out, and `diff` tells renames, and what has moved in the original.
+    pub faithful: bool,
     /// `commit` has the phases prepare, finish and abort; otherwise `whole` only.
     pub two_phase: bool,
     /// `commit` takes paths.
@@ -108,6 +111,7 @@ impl Default for Capabilities {
         Self {
             isolates: true,
             file_tree: false,
+            faithful: false,
             two_phase: false,
             select_paths: false,
             select_hunks: false,

@@ -119,6 +119,7 @@ impl SandboxManager {
         let asked = flag.is_some() || resource.properties.contains_key("strategy");
         let choice =
             choice.map_err(|error| if asked { error } else { named_by_type(error, resource_type) })?;
+        self.refuse_patterns(&resource, &choice.strategy)?;
         if request.no_fallback {
             resource.properties.insert(NO_FALLBACK.to_owned(), Value::Bool(true));
         }
@@ -131,6 +132,16 @@ impl SandboxManager {
             reason: choice.reason,
             sandbox_ref,
         })
+    }
+
+    /// A strategy that does not know patterns would isolate, and commit, what was to be left out.
+    fn refuse_patterns(&self, resource: &Resource, strategy: &str) -> Result<()> {
+        let has_patterns = ["include", "exclude"].iter().any(|key| !resource.string_list(key).is_empty());
+        if !has_patterns || self.parts.registry.get(strategy)?.capabilities.faithful {
+            return Ok(());
+        }
+        let (strategy, reason) = (strategy.to_owned(), "it isolates everything or nothing".to_owned());
+        Err(Error::Unsupported { strategy, what: "leave paths out", reason })
     }
 
     /// Refuses a request whose workspaces would have no path to work in, before anything is made.

@@ -13,7 +13,7 @@ use sandboxer_core::contract::CancelFlag;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::frame::{MAX_ATTACHMENT, MAX_MESSAGE, read_frame, write_frame};
+use super::frame::{FrameError, MAX_ATTACHMENT, MAX_MESSAGE, read_frame, write_frame};
 use super::log::Log;
 use super::message::{Heard, RpcError, hear, request};
 use super::process::{Launch, Process};
@@ -351,6 +351,7 @@ impl Listener {
             let frame = match read_frame(&mut input) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break self.how_it_ended(),
+                Err(cut @ FrameError::CutShort(_)) => break format!("{cut}; {}", self.how_it_ended()),
                 Err(error) => break error.to_string(),
             };
             match hear(&frame) {

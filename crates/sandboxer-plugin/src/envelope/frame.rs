@@ -29,8 +29,8 @@ pub struct Frame {
 pub enum FrameError {
     /// The pipe failed.
     Io(io::Error),
-    /// It ended inside a frame.
-    CutShort,
+    /// It ended inside a frame; the line of the header it was in, if it was in one.
+    CutShort(String),
     /// What came is no header of a frame; its beginning.
     NotAFrame(String),
     /// It announces more than is taken.
@@ -48,9 +48,13 @@ impl std::fmt::Display for FrameError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Io(error) => write!(f, "its output cannot be read: {error}"),
-            Self::CutShort => f.write_str("its output ended in the middle of a frame"),
+            Self::CutShort(at) if at.is_empty() => f.write_str("its output ended in the middle of a frame"),
+            Self::CutShort(at) => write!(f, "its output ended in the middle of a frame, after {at}"),
             Self::NotAFrame(start) => {
-                write!(f, "its output is no frame: {start}; standard output carries the protocol and nothing else")
+                write!(
+                    f,
+                    "its output is no frame: {start}; standard output carries the protocol and nothing else"
+                )
             }
             Self::TooLarge { what, bytes, limit } => {
                 write!(f, "it announces {what} of {bytes} bytes, {limit} is the limit")
@@ -80,11 +84,12 @@ fn read_header(input: &mut impl BufRead) -> Result<Option<(u64, u64)>, FrameErro
         line.clear();
         if header.read_until(b'\n', &mut line)? == 0 {
             // The end of the input; or of the patience with a header.
-            let untouched = message.is_none() && header.limit() == MAX_HEADER;
-            return if untouched { Ok(None) } else { Err(FrameError::CutShort) };
+            let untouched = header.limit() == MAX_HEADER;
+            return if untouched { Ok(None) } else { Err(FrameError::CutShort(String::new())) };
         }
         let Some(text) = line.strip_suffix(b"\n").map(|l| l.strip_suffix(b"\r").unwrap_or(l)) else {
-            return Err(not_a_frame(&line));
+            let is_too_long = header.limit() == 0;
+            return Err(if is_too_long { not_a_frame(&line) } else { FrameError::CutShort(quoted(&line)) });
         };
         if text.is_empty() {
             let message = message.ok_or_else(|| not_a_frame(&line))?;
@@ -122,15 +127,18 @@ fn within(what: &'static str, bytes: u64, limit: u64) -> Result<u64, FrameError>
 }
 
 fn not_a_frame(line: &[u8]) -> FrameError {
-    let start = String::from_utf8_lossy(&line[..line.len().min(QUOTED)]);
-    FrameError::NotAFrame(format!("{start:?}"))
+    FrameError::NotAFrame(quoted(line))
+}
+
+fn quoted(line: &[u8]) -> String {
+    format!("{:?}", String::from_utf8_lossy(&line[..line.len().min(QUOTED)]))
 }
 
 /// Room is reserved and not touched: a length that is announced and never sent costs nothing.
 fn read_exactly(input: &mut impl BufRead, bytes: u64) -> Result<Vec<u8>, FrameError> {
     let mut content = Vec::with_capacity(bytes as usize);
     input.take(bytes).read_to_end(&mut content)?;
-    if content.len() as u64 == bytes { Ok(content) } else { Err(FrameError::CutShort) }
+    if content.len() as u64 == bytes { Ok(content) } else { Err(FrameError::CutShort(String::new())) }
 }
 
 /// The header of a frame.
@@ -175,7 +183,9 @@ mod tests {
 
     #[test]
     fn frames_come_out_as_they_went_in() {
-        for (message, attachment) in [(&b"{}"[..], &b""[..]), (b"{}", b"\0\r\n\r\nContent-Length: 9"), (b"", b"x")] {
+        for (message, attachment) in
+            [(&b"{}"[..], &b""[..]), (b"{}", b"\0\r\n\r\nContent-Length: 9"), (b"", b"x")]
+        {
             let two = [frame(message, attachment), frame(b"next", b"")].concat();
             let mut input = &two[..];
             let first = read_frame(&mut input).unwrap().unwrap();
@@ -194,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_is_no_frame_is_quoted() {
-        for bytes in [&b"hello world\n"[..], b"\n", b"Content-Length: many\r\n\r\n", b"no end of line", b"\xff\xfe\n"] {
+        for bytes in [&b"hello world\n"[..], b"\n", b"Content-Length: many\r\n\r\n", b"\xff\xfe\n"] {
             let error = read(bytes).unwrap_err();
             assert!(matches!(error, FrameError::NotAFrame(_)), "{bytes:?}: {error:?}");
         }
@@ -209,7 +219,7 @@ mod tests {
         assert!(matches!(read_frame(&mut input), Err(FrameError::NotAFrame(_))));
         assert_eq!(endless.len() - input.len(), MAX_HEADER as usize);
         let fields = b"X-Field: 1\r\n".repeat(1000);
-        assert!(matches!(read(&fields), Err(FrameError::CutShort | FrameError::NotAFrame(_))));
+        assert!(matches!(read(&fields), Err(FrameError::CutShort(_) | FrameError::NotAFrame(_))));
     }
 
     #[test]
@@ -225,8 +235,9 @@ mod tests {
         let whole = frame(b"{}", b"tail");
         for cut in 1..whole.len() {
             let error = read(&whole[..cut]).unwrap_err();
-            assert!(matches!(error, FrameError::CutShort | FrameError::NotAFrame(_)), "{cut}: {error:?}");
+            assert!(matches!(error, FrameError::CutShort(_)), "{cut}: {error:?}");
         }
         assert_eq!(read(b"").unwrap(), None);
+        assert!(read(b"oops").unwrap_err().to_string().ends_with("after \"oops\""));
     }
 }

@@ -81,7 +81,8 @@ impl Log {
             input.skip_until(b'\n').ok()?;
         }
         let text = self.secrets.taken_out(&String::from_utf8_lossy(line.trim_ascii_end()));
-        let kept = if is_cut { text.chars().count().saturating_sub(self.secrets.longest()) } else { usize::MAX };
+        let kept =
+            if is_cut { text.chars().count().saturating_sub(self.secrets.longest()) } else { usize::MAX };
         (read > 0).then(|| text.chars().take(kept).collect())
     }
 }

@@ -102,8 +102,8 @@ pub fn hear(frame: &Frame) -> Result<Heard, String> {
         result: Option<Box<RawValue>>,
         error: Option<RpcError>,
     }
-    let message: Message =
-        serde_json::from_slice(&frame.message).map_err(|error| format!("it sent what is no JSON-RPC: {error}"))?;
+    let message: Message = serde_json::from_slice(&frame.message)
+        .map_err(|error| format!("it sent what is no JSON-RPC: {error}"))?;
     if message.jsonrpc != VERSION {
         return Err(format!("it speaks JSON-RPC {:?}, not {VERSION}", message.jsonrpc));
     }
@@ -170,7 +170,10 @@ mod tests {
     fn requests_and_responses_are_json_rpc() {
         let bytes = request(7, "read", &json!({"path": "a"})).unwrap();
         let incoming: Incoming = serde_json::from_slice(&bytes).unwrap();
-        assert_eq!((incoming.id, &*incoming.method, &incoming.params["path"]), (json!(7), "read", &json!("a")));
+        assert_eq!(
+            (incoming.id, &*incoming.method, &incoming.params["path"]),
+            (json!(7), "read", &json!("a"))
+        );
         let answer = response(&json!(7), Err(RpcError::new(code::NO_METHOD, "no")));
         let expected = json!({"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"no"}});
         assert_eq!(serde_json::from_slice::<Value>(&answer).unwrap(), expected);

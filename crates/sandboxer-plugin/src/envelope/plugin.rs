@@ -23,20 +23,23 @@ const MOST_AT_ONCE: u64 = 64;
 const LONGEST_WELCOME: usize = 1 << 20;
 
 /// What a plugin says of itself.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Welcome {
     /// The version of the protocol that it speaks.
     pub protocol: u64,
     /// What it is.
     pub role: String,
     /// What it can be called for.
+    #[serde(default)]
     pub methods: BTreeMap<String, Shape>,
     /// How many calls it takes at once.
+    #[serde(default)]
     pub concurrency: u64,
     /// One line about it.
+    #[serde(default)]
     pub summary: String,
     /// What it can do, in the terms of its role.
+    #[serde(default)]
     pub capabilities: Value,
 }
 
@@ -198,7 +201,13 @@ impl Plugin {
     fn verified(&self, said: &str) -> Result<Welcome, Failure> {
         let refuse = |reason: String| Err(Failure::unsent(self.definition.secrets.told(&reason)));
         if said.len() > LONGEST_WELCOME {
-            return refuse(format!("its answer to `initialize` has {} bytes, {LONGEST_WELCOME} is the limit", said.len()));
+            return refuse(format!(
+                "its answer to `initialize` has {} bytes, {LONGEST_WELCOME} is the limit",
+                said.len()
+            ));
+        }
+        if !said.starts_with('{') {
+            return refuse("its answer to `initialize` is no object".to_owned());
         }
         let mut welcome: Welcome = match serde_json::from_str(said) {
             Ok(welcome) => welcome,
@@ -207,7 +216,10 @@ impl Plugin {
         welcome.summary = self.definition.secrets.told(&welcome.summary);
         let role = self.definition.role;
         if welcome.protocol != PROTOCOL {
-            return refuse(format!("it speaks version {} of the protocol, this is {PROTOCOL}", welcome.protocol));
+            return refuse(format!(
+                "it speaks version {} of the protocol, this is {PROTOCOL}",
+                welcome.protocol
+            ));
         }
         if welcome.role != role.name {
             return refuse(format!("it is a {:?}, and a {:?} is needed", welcome.role, role.name));
@@ -224,7 +236,9 @@ impl Plugin {
         if first.capabilities == welcome.capabilities && first.methods == welcome.methods {
             return Ok(());
         }
-        Err(Failure::unsent("it is another one since it was started again: start this program again too".to_owned()))
+        Err(Failure::unsent(
+            "it is another one since it was started again: start this program again too".to_owned(),
+        ))
     }
 
     fn explain_start(&self, error: CallError) -> Failure {

@@ -101,7 +101,8 @@ impl Process {
         loop {
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
             if let Ok(Some(status)) = waitid(WaitId::Pid(pid), options) {
-                let signal = status.terminating_signal().map(|signal| format!("was killed by signal {signal}"));
+                let signal =
+                    status.terminating_signal().map(|signal| format!("was killed by signal {signal}"));
                 return signal.or_else(|| Some(format!("exited with status {}", status.exit_status()?)));
             }
             if Instant::now() >= deadline {
@@ -169,7 +170,10 @@ mod tests {
         drop(process);
         assert!(!is_there(own), "reaped");
         // Whoever adopts it reaps it.
-        let gone = |_| { std::thread::sleep(POLL); !is_there(grandchild) || is_zombie(grandchild) };
+        let gone = |_| {
+            std::thread::sleep(POLL);
+            !is_there(grandchild) || is_zombie(grandchild)
+        };
         assert!((0..5000).any(gone));
     }
 

@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn values_are_taken_out_by_name_the_longest_first() {
-        let secrets = secrets(&[("A", "s3cr3t"), ("B", "s3cr3t-and-more"), ("C", "1"), ("PYTHONPATH", "/opt/modules")]);
+        let secrets =
+            secrets(&[("A", "s3cr3t"), ("B", "s3cr3t-and-more"), ("C", "1"), ("PYTHONPATH", "/opt/modules")]);
         assert_eq!(secrets.taken_out("s3cr3t-and-more s3cr3t 1 /opt/modules"), "[B] [A] 1 /opt/modules");
         assert_eq!(secrets.longest(), 15);
     }
@@ -93,7 +94,9 @@ mod tests {
     #[test]
     fn what_is_told_is_short_and_harmless() {
         let told = secrets(&[]).told(&format!("\x1b[31mred\n{}", "x".repeat(5_000_000)));
-        assert!(told.starts_with(" [31mred x") && told.ends_with('…') && told.chars().count() == LONGEST_TEXT + 1);
+        assert!(
+            told.starts_with(" [31mred x") && told.ends_with('…') && told.chars().count() == LONGEST_TEXT + 1
+        );
         let mut value = serde_json::json!({"a": ["\u{7}x"], "b": 1});
         secrets(&[]).told_in(&mut value);
         assert_eq!(value, serde_json::json!({"a": [" x"], "b": 1}));

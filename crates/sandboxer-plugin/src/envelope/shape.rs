@@ -99,7 +99,8 @@ mod tests {
     #[test]
     fn the_last_arguments_may_be_done_without_where_the_role_says_so() {
         for commit in [&["ref"][..], &["ref", "request"]] {
-            let found = complaints(&[("read", Shape::exactly(&["a", "b"])), ("commit", Shape::exactly(commit))]);
+            let found =
+                complaints(&[("read", Shape::exactly(&["a", "b"])), ("commit", Shape::exactly(commit))]);
             assert!(found.is_empty(), "{found:?}");
         }
     }

@@ -60,7 +60,11 @@ impl Default for RolledBack {
 /// The metadata of a sandbox is kept with it, and sent with every call.
 const LONGEST_REF: usize = 1 << 20;
 
+/// Fields go by name: a list of them in order is a misunderstanding.
 fn parse<T: DeserializeOwned>(said: &RawValue) -> Read<T> {
+    if said.get().starts_with('[') {
+        return Err("it is a list".to_owned());
+    }
     serde_json::from_str(said.get()).map_err(|error| error.to_string())
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sandboxer_core::contract::{CancelFlag, Capabilities, SandboxStrategy};
 use sandboxer_core::model::{
-    Change, CheckpointId, CommitRequest, CommitResult, DiffEntry, DiffView, OnConflict, Phase, PlanId, RelPath,
-    Resource, RollbackResult, SandboxRef,
+    Change, CheckpointId, CommitRequest, CommitResult, DiffEntry, DiffView, OnConflict, Phase, PlanId,
+    RelPath, Resource, RollbackResult, SandboxRef,
 };
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::scratch::NewWorkspace;
@@ -76,7 +76,12 @@ impl PluginStrategy {
     fn make(&self, plan: &PlanId, mut resource: Resource, workspace: PathBuf) -> Result<SandboxRef> {
         resource.properties.insert(SCRATCH.to_owned(), json!(workspace));
         let bare = SandboxRef::new(plan.clone(), resource.id.clone(), self.name());
-        let answer = self.plugin.call("create", &json!({"plan_id": plan, "resource": resource}), &[], Some(&self.cancel));
+        let answer = self.plugin.call(
+            "create",
+            &json!({"plan_id": plan, "resource": resource}),
+            &[],
+            Some(&self.cancel),
+        );
         let (half_made, failed) = match answer {
             Ok((said, _)) => match self.accept(&said, &bare, &workspace) {
                 Ok(own) => return Ok(refs::kept(bare, &own, &workspace)),
@@ -95,12 +100,17 @@ impl PluginStrategy {
     fn accept(&self, said: &RawValue, bare: &SandboxRef, workspace: &Path) -> Result<Map<String, Value>> {
         let made = self.read_as("create", answers::created(said))?;
         let about = [(made.plan_id, bare.plan_id.as_str()), (made.resource_id, bare.resource_id.as_str())];
-        if let Some((Some(other), _)) = about.iter().find(|(said, asked)| said.as_deref().is_some_and(|s| s != *asked)) {
-            return Err(self.broken(format!("its answer to `create` is about {other:?}, which nobody asked for")));
+        if let Some((Some(other), _)) =
+            about.iter().find(|(said, asked)| said.as_deref().is_some_and(|s| s != *asked))
+        {
+            return Err(
+                self.broken(format!("its answer to `create` is about {other:?}, which nobody asked for"))
+            );
         }
         match made.metadata.get("path") {
             // What does not isolate works on the resource, and says so.
-            Some(Value::String(path)) if !self.capabilities.isolates && format!("path:{path}") == bare.resource_id.as_str() => {}
+            Some(Value::String(path))
+                if !self.capabilities.isolates && format!("path:{path}") == bare.resource_id.as_str() => {}
             Some(Value::String(path)) => {
                 self.places.check_path(path, workspace).map_err(|why| self.broken(why))?;
             }
@@ -112,7 +122,13 @@ impl PluginStrategy {
     }
 
     /// Brings a sandbox back, or up to date, in the workspace that it has; in the plugin's own terms.
-    fn make_again(&self, plan: &PlanId, mut resource: Resource, key: &str, workspace: PathBuf) -> Result<SandboxRef> {
+    fn make_again(
+        &self,
+        plan: &PlanId,
+        mut resource: Resource,
+        key: &str,
+        workspace: PathBuf,
+    ) -> Result<SandboxRef> {
         let own = places::kept_metadata(&workspace)?;
         let theirs = own.get("dir").cloned().unwrap_or_else(|| json!(workspace));
         resource.properties.insert(key.to_owned(), theirs);
@@ -128,7 +144,11 @@ impl PluginStrategy {
         let can = &self.capabilities;
         let gaps = [
             (request.phase != Phase::Whole && !can.two_phase, "commit in two phases", "it commits at once"),
-            (!request.paths.is_empty() && !can.select_paths, "commit chosen paths", "it commits everything or nothing"),
+            (
+                !request.paths.is_empty() && !can.select_paths,
+                "commit chosen paths",
+                "it commits everything or nothing",
+            ),
             (!request.hunks.is_empty() && !can.select_hunks, "commit chosen hunks", "it commits whole files"),
             (
                 request.on_conflict != OnConflict::Fail && !can.keeps_base,
@@ -162,7 +182,8 @@ impl PluginStrategy {
 
 impl SandboxStrategy for PluginStrategy {
     fn create(&self, plan_id: &PlanId, resource: &Resource) -> Result<SandboxRef> {
-        let existing = EXISTING.into_iter().find_map(|key| Some((key, resource.properties.get(key)?.as_str()?)));
+        let existing =
+            EXISTING.into_iter().find_map(|key| Some((key, resource.properties.get(key)?.as_str()?)));
         if let Some((key, workspace)) = existing {
             return self.make_again(plan_id, resource.clone(), key, PathBuf::from(workspace));
         }
@@ -211,7 +232,11 @@ impl SandboxStrategy for PluginStrategy {
         self.read_as("checkpoint", answers::kept_at(&value))
     }
 
-    fn restore_checkpoint(&self, sandbox: &SandboxRef, checkpoint_id: &CheckpointId) -> Result<RollbackResult> {
+    fn restore_checkpoint(
+        &self,
+        sandbox: &SandboxRef,
+        checkpoint_id: &CheckpointId,
+    ) -> Result<RollbackResult> {
         if !self.capabilities.checkpoints {
             return self.unsupported("restore a checkpoint", "it has none");
         }

@@ -14,16 +14,42 @@ use crate::envelope::message::{RpcError, code};
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum Kind {
-    NotFound { what: String, name: String },
-    Usage { #[serde(default)] hint: Option<String> },
-    Refused { #[serde(default)] hint: Option<String> },
+    NotFound {
+        what: String,
+        name: String,
+    },
+    Usage {
+        #[serde(default)]
+        hint: Option<String>,
+    },
+    Refused {
+        #[serde(default)]
+        hint: Option<String>,
+    },
     Unsupported,
-    Unavailable { #[serde(default)] path: PathBuf },
-    Conflict { conflicts: Vec<Conflict> },
-    Uncommittable { entries: Vec<Uncommittable> },
-    DigestMismatch { expected: String, found: String },
-    Busy { #[serde(default)] path: PathBuf, #[serde(default)] holder: Option<String> },
-    Corrupt { path: PathBuf },
+    Unavailable {
+        #[serde(default)]
+        path: PathBuf,
+    },
+    Conflict {
+        conflicts: Vec<Conflict>,
+    },
+    Uncommittable {
+        entries: Vec<Uncommittable>,
+    },
+    DigestMismatch {
+        expected: String,
+        found: String,
+    },
+    Busy {
+        #[serde(default)]
+        path: PathBuf,
+        #[serde(default)]
+        holder: Option<String>,
+    },
+    Corrupt {
+        path: PathBuf,
+    },
     Failed,
 }
 
@@ -34,7 +60,8 @@ struct Uncommittable {
 }
 
 /// What can be missing. A plugin's own word becomes the nearest of ours.
-const MISSING: [&str; 6] = ["file", "checkpoint", "resource", "workspace", "operation", "commit to take back"];
+const MISSING: [&str; 6] =
+    ["file", "checkpoint", "resource", "workspace", "operation", "commit to take back"];
 
 /// An error, ready to be sent.
 pub(super) fn to_wire(error: &Error) -> RpcError {
@@ -52,7 +79,9 @@ pub(super) fn to_wire(error: &Error) -> RpcError {
         Error::DigestMismatch { expected, found } => {
             (Kind::DigestMismatch { expected: expected.clone(), found: found.clone() }, error.to_string())
         }
-        Error::Busy { path, holder } => (Kind::Busy { path: path.clone(), holder: holder.clone() }, error.to_string()),
+        Error::Busy { path, holder } => {
+            (Kind::Busy { path: path.clone(), holder: holder.clone() }, error.to_string())
+        }
         Error::Corrupt { path, reason } => (Kind::Corrupt { path: path.clone() }, reason.clone()),
         other => (Kind::Failed, with_causes(other)),
     };
@@ -61,7 +90,8 @@ pub(super) fn to_wire(error: &Error) -> RpcError {
 }
 
 fn uncommittable(entries: &[(RelPath, String)]) -> Kind {
-    let entry = |(path, reason): &(RelPath, String)| Uncommittable { path: path.clone(), reason: reason.clone() };
+    let entry =
+        |(path, reason): &(RelPath, String)| Uncommittable { path: path.clone(), reason: reason.clone() };
     Kind::Uncommittable { entries: entries.iter().map(entry).collect() }
 }
 
@@ -174,7 +204,8 @@ mod tests {
     #[test]
     fn an_unknown_thing_that_is_missing_is_a_file() {
         let data = serde_json::json!({"kind": "not_found", "what": "spoon", "name": "x"});
-        let error = from_wire("mine", "read", RpcError { code: 0, message: String::new(), data }, "/log".into());
+        let error =
+            from_wire("mine", "read", RpcError { code: 0, message: String::new(), data }, "/log".into());
         assert_eq!(error.to_string(), "no file \"x\"");
     }
 }

@@ -113,7 +113,12 @@ fn entry(name: &str, custom: &CustomStrategy, around: &Surroundings) -> Result<S
 }
 
 /// One process serves every instance.
-fn strategy(plugin: &Arc<Plugin>, can: &Capabilities, places: &Places, cancel: &CancelFlag) -> PluginStrategy {
+fn strategy(
+    plugin: &Arc<Plugin>,
+    can: &Capabilities,
+    places: &Places,
+    cancel: &CancelFlag,
+) -> PluginStrategy {
     PluginStrategy {
         plugin: plugin.clone(),
         capabilities: can.clone(),
@@ -140,7 +145,8 @@ fn launch(custom: &CustomStrategy, around: &Surroundings, state: &Path) -> Resul
 fn module_path(custom: &CustomStrategy, around: &Surroundings) -> Option<(String, String)> {
     const NAME: &str = "PYTHONPATH";
     let own = around.modules.as_ref()?.to_str()?;
-    let present = custom.env.get(NAME).cloned().or_else(|| std::env::var(NAME).ok()).filter(|path| !path.is_empty());
+    let present =
+        custom.env.get(NAME).cloned().or_else(|| std::env::var(NAME).ok()).filter(|path| !path.is_empty());
     Some((NAME.to_owned(), present.map_or(own.to_owned(), |present| format!("{present}:{own}"))))
 }
 
@@ -150,9 +156,14 @@ fn greeting(custom: &CustomStrategy, state: &Path) -> BTreeMap<String, Value> {
         Source::Program { class, .. } => (None, class),
         Source::Builtin(_) => (None, None),
     };
-    [("module", json!(module)), ("class", json!(class)), ("options", json!(custom.options)), ("state", json!(state))]
-        .map(|(key, value)| (key.to_owned(), value))
-        .into()
+    [
+        ("module", json!(module)),
+        ("class", json!(class)),
+        ("options", json!(custom.options)),
+        ("state", json!(state)),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into()
 }
 
 fn not_registered(plugin: &Plugin, failure: Failure) -> Error {
@@ -160,7 +171,9 @@ fn not_registered(plugin: &Plugin, failure: Failure) -> Error {
     let plugin_error = |reason| Error::Plugin { plugin: plugin.name().to_owned(), reason, log: log.clone() };
     match failure {
         Failure::Broken { reason, .. } => plugin_error(reason),
-        Failure::Told(error) => failure::from_wire(plugin.name(), "initialize", error, plugin.log().to_path_buf()),
+        Failure::Told(error) => {
+            failure::from_wire(plugin.name(), "initialize", error, plugin.log().to_path_buf())
+        }
         Failure::Cancelled => Error::Cancelled,
     }
 }
@@ -178,7 +191,8 @@ fn capabilities(plugin: &Plugin, welcome: &Welcome) -> Result<Capabilities> {
         Value::Object(declared) => declared.clone(),
         _ => return Err(refused("its capabilities are no object".to_owned())),
     };
-    let unknown: Vec<&str> = declared.keys().filter(|key| known.get(key).is_none()).map(String::as_str).collect();
+    let unknown: Vec<&str> =
+        declared.keys().filter(|key| known.get(key).is_none()).map(String::as_str).collect();
     if !unknown.is_empty() {
         return Err(refused(format!("it declares what is no capability: {}", unknown.join(", "))));
     }

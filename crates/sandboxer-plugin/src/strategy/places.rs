@@ -41,7 +41,8 @@ impl Places {
 
     /// Refuses a path to work in that is not the plugin's to give: whoever works there would work on something real.
     pub fn check_path(&self, path: &str, workspace: &Path) -> Result<(), String> {
-        let found = std::fs::canonicalize(path).map_err(|error| format!("its path {path:?} cannot be found: {error}"))?;
+        let found = std::fs::canonicalize(path)
+            .map_err(|error| format!("its path {path:?} cannot be found: {error}"))?;
         let is_below = |root: &Path| {
             std::fs::canonicalize(root).is_ok_and(|root| found.starts_with(&root) && found != root)
         };

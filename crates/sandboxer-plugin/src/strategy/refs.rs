@@ -65,7 +65,10 @@ mod tests {
     }
 
     fn own() -> Map<String, Value> {
-        json!({"path": "/w/tree", "dir": "/own", "versions": {"a": 1}}).as_object().cloned().unwrap_or_default()
+        json!({"path": "/w/tree", "dir": "/own", "versions": {"a": 1}})
+            .as_object()
+            .cloned()
+            .unwrap_or_default()
     }
 
     #[test]

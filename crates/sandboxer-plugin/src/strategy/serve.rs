@@ -110,7 +110,9 @@ fn converse(input: File, output: File, make: impl FnOnce(&Start) -> Result<Serve
     std::thread::scope(|scope| {
         let threads: Vec<_> =
             (0..worker.served.concurrency).map(|_| scope.spawn(|| worker.take_turns(&input))).collect();
-        threads.into_iter().try_for_each(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        threads
+            .into_iter()
+            .try_for_each(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 
@@ -146,7 +148,10 @@ fn introduce(
 fn started(params: Value, make: impl FnOnce(&Start) -> Result<Served>) -> Result<(Served, Start), RpcError> {
     let start: Start = parse(params)?;
     if start.protocol != PROTOCOL || start.role != STRATEGY.name {
-        let message = format!("this is a strategy of protocol {PROTOCOL}, asked for {:?} of {}", start.role, start.protocol);
+        let message = format!(
+            "this is a strategy of protocol {PROTOCOL}, asked for {:?} of {}",
+            start.role, start.protocol
+        );
         return Err(RpcError::new(code::INVALID_PARAMS, message));
     }
     let served = make(&start).map_err(|error| to_wire(&error))?;
@@ -209,7 +214,9 @@ impl Worker {
         self.busy.fetch_add(1, Ordering::Relaxed);
         let (id, outcome) = match serde_json::from_slice::<Incoming>(&frame.message) {
             Ok(incoming) if incoming.id.is_null() => return self.done(Ok(())),
-            Ok(incoming) => (incoming.id, self.dispatch(&incoming.method, incoming.params, &frame.attachment)),
+            Ok(incoming) => {
+                (incoming.id, self.dispatch(&incoming.method, incoming.params, &frame.attachment))
+            }
             Err(error) => (Value::Null, Err(RpcError::new(code::PARSE, error.to_string()))),
         };
         let (outcome, attachment) = match outcome {
@@ -230,9 +237,13 @@ impl Worker {
         let plain = |value: Value| Ok((value, Vec::new()));
         let told = |error: Error| to_wire(&error);
         match method {
-            "create" => plain(json!(strategy.create(need(&call.plan_id)?, need(&call.resource)?).map_err(told)?)),
+            "create" => {
+                plain(json!(strategy.create(need(&call.plan_id)?, need(&call.resource)?).map_err(told)?))
+            }
             "read" => Ok((json!({}), strategy.read(call.sandbox()?, need(&call.path)?).map_err(told)?)),
-            "write" => plain(json!(strategy.write(call.sandbox()?, need(&call.path)?, content).map_err(told)?)),
+            "write" => {
+                plain(json!(strategy.write(call.sandbox()?, need(&call.path)?, content).map_err(told)?))
+            }
             "diff" => plain(json!(strategy.diff(call.sandbox()?).map_err(told)?)),
             "commit" => plain(json!(strategy.commit(call.sandbox()?, &call.request).map_err(told)?)),
             "rollback" => plain(json!(strategy.rollback(call.sandbox()?).map_err(told)?)),

@@ -34,6 +34,7 @@ pub fn entry() -> StrategyEntry {
         origin: "built-in".to_owned(),
         capabilities: Capabilities {
             isolates: false,
+            faithful: true,
             scoped_rollback: true,
             checkpoints: true,
             ranges: true,

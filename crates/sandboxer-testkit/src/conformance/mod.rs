@@ -55,6 +55,8 @@ pub enum Need {
     passes_through,
     /// A tree of files to work in.
     file_tree,
+    /// With everything that a filesystem has.
+    faithful,
     /// Prepare, finish, abort.
     two_phase,
     /// Commits of chosen paths.
@@ -101,6 +103,7 @@ impl Need {
             Self::isolates => capabilities.isolates,
             Self::passes_through => !capabilities.isolates,
             Self::file_tree => capabilities.file_tree,
+            Self::faithful => capabilities.faithful,
             Self::two_phase => capabilities.two_phase,
             Self::select_paths => capabilities.select_paths,
             Self::scoped_rollback => capabilities.scoped_rollback,
@@ -144,7 +147,7 @@ macro_rules! with_conformance_cases {
                 paths_cannot_leave_by_type [];
                 read_follows_no_link [isolates file_tree];
                 write_follows_no_link [isolates file_tree];
-                patterns_choose_what_is_isolated [isolates file_tree own_tree];
+                patterns_choose_what_is_isolated [isolates file_tree faithful own_tree];
                 a_single_file_is_a_resource [isolates file_tree any_path];
             }
             ranges {
@@ -158,13 +161,13 @@ macro_rules! with_conformance_cases {
                 nothing_differs_at_first [];
                 a_write_is_seen [];
                 the_digest_follows_the_content [];
-                created_modified_deleted [isolates file_tree];
-                a_renamed_file [isolates file_tree];
+                created_modified_deleted [isolates file_tree faithful];
+                a_renamed_file [isolates file_tree faithful];
                 a_renamed_and_edited_file_loses_nothing [isolates file_tree];
-                a_renamed_directory [isolates file_tree];
+                a_renamed_directory [isolates file_tree faithful];
                 a_mode [isolates file_tree];
                 a_link_target [isolates file_tree];
-                an_extended_attribute [isolates file_tree];
+                an_extended_attribute [isolates file_tree faithful];
                 a_file_became_a_directory [isolates file_tree];
                 a_directory_became_a_file [isolates file_tree];
                 a_file_became_a_link [isolates file_tree];
@@ -176,17 +179,17 @@ macro_rules! with_conformance_cases {
                 binary_content_is_told [isolates file_tree];
             }
             metadata {
-                kept_on_the_way_in [isolates file_tree];
-                kept_on_the_way_out [isolates file_tree];
-                changes_of_it_are_committed [isolates file_tree];
-                links_stay_links [isolates file_tree own_tree];
-                links_survive_a_rename [isolates file_tree own_tree];
-                a_new_link_to_an_old_file [isolates file_tree];
+                kept_on_the_way_in [isolates file_tree faithful];
+                kept_on_the_way_out [isolates file_tree faithful];
+                changes_of_it_are_committed [isolates file_tree faithful];
+                links_stay_links [isolates file_tree faithful own_tree];
+                links_survive_a_rename [isolates file_tree faithful own_tree];
+                a_new_link_to_an_old_file [isolates file_tree faithful];
                 nothing_else_is_touched [isolates file_tree];
             }
             commits {
                 everything [isolates];
-                every_kind_at_once [isolates file_tree];
+                every_kind_at_once [isolates file_tree faithful];
                 chosen_paths [isolates select_paths];
                 a_chosen_rename [isolates select_paths file_tree];
                 nothing_to_commit [isolates];
@@ -213,10 +216,10 @@ macro_rules! with_conformance_cases {
                 outside_the_selection_is_none [isolates select_paths];
                 the_first_committer_wins [isolates];
                 others_keep_what_they_read [isolates];
-                diff_tells_what_moved [isolates file_tree];
+                diff_tells_what_moved [isolates file_tree faithful];
             }
             rollbacks {
-                the_sandbox_is_as_at_first [isolates file_tree];
+                the_sandbox_is_as_at_first [isolates file_tree faithful];
                 writes_are_gone [isolates];
                 nothing_to_roll_back [];
                 only_the_scope [isolates scoped_rollback];
@@ -225,7 +228,7 @@ macro_rules! with_conformance_cases {
                 committed_work_stays [isolates];
             }
             checkpoints {
-                restore_is_exact [isolates checkpoints file_tree];
+                restore_is_exact [isolates checkpoints file_tree faithful];
                 restore_brings_content_back [isolates checkpoints];
                 in_any_order [isolates checkpoints];
                 a_name_is_replaced [isolates checkpoints];

@@ -363,8 +363,13 @@ fn hints_of(error: &Error) -> Vec<String> {
 }
 
 fn plugin_hints(plugin: &str, log: Option<&Path>) -> Vec<String> {
-    let said = log.filter(|log| log.exists()).map(|log| format!("what it wrote to its standard error is in {}", log.display()));
-    let check = format!("`sandbox strategies check {}` tries it on something that can be thrown away", shell_word(plugin));
+    let said = log
+        .filter(|log| log.exists())
+        .map(|log| format!("what it wrote to its standard error is in {}", log.display()));
+    let check = format!(
+        "`sandbox strategies check {}` tries it on something that can be thrown away",
+        shell_word(plugin)
+    );
     said.into_iter().chain([check]).collect()
 }
 
