@@ -91,7 +91,10 @@ impl Extending {
 
     fn configuration(&self) -> String {
         let plugins = plugins().display().to_string();
-        let entries = self.entries.iter().map(|(name, entry)| format!("    {name}: {}\n", entry.replace("{plugins}", &plugins)));
+        let entries = self
+            .entries
+            .iter()
+            .map(|(name, entry)| format!("    {name}: {}\n", entry.replace("{plugins}", &plugins)));
         let custom = format!("sandbox:\n  custom_strategies:\n{}", entries.collect::<String>());
         self.chosen.iter().fold(custom, |text, name| format!("{text}  strategy: {name}\n"))
     }

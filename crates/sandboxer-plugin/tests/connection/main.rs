@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use sandboxer_core::contract::CancelFlag;
-use sandboxer_plugin::envelope::connection::{Answer, CallError, Connection, Patience};
+use sandboxer_plugin::envelope::connection::{CallError, Connection, Patience};
 use sandboxer_plugin::envelope::frame::MAX_ATTACHMENT;
 use sandboxer_plugin::envelope::log::Log;
 use sandboxer_plugin::envelope::process::Launch;
@@ -18,6 +18,9 @@ use tempfile::TempDir;
 const EVER: Duration = Duration::from_secs(50);
 /// Over soon.
 const SOON: Duration = Duration::from_millis(300);
+
+/// A result, and what belongs to it.
+type Answer = (Value, Vec<u8>);
 
 struct Talk {
     connection: Connection,
@@ -33,7 +36,8 @@ impl Talk {
             env: BTreeMap::new(),
             directory: dir.path().to_path_buf(),
         };
-        let connection = Connection::start(&launch, &Log::new(&dir.path().join("log"), Secrets::default())).unwrap();
+        let connection =
+            Connection::start(&launch, &Log::new(&dir.path().join("log"), Secrets::default())).unwrap();
         connection.allow(concurrency);
         let talk = Self { connection, _dir: dir };
         // From here on it runs.
@@ -42,23 +46,32 @@ impl Talk {
     }
 
     fn call(&self, method: &str, params: Value, content: &[u8], time: Duration) -> Result<Answer, CallError> {
-        self.connection.call(method, &params, content, &patience(time, None))
+        self.ask(method, &params, content, time, None)
+    }
+
+    /// A call that the user may end.
+    fn stoppable(&self, method: &str, cancel: &CancelFlag) -> Result<Answer, CallError> {
+        self.ask(method, &json!({}), &[], EVER, Some(cancel.clone()))
+    }
+
+    fn ask(
+        &self,
+        method: &str,
+        params: &Value,
+        content: &[u8],
+        time: Duration,
+        cancel: Option<CancelFlag>,
+    ) -> Result<Answer, CallError> {
+        let patience = Patience { deadline: Instant::now() + time, cancel };
+        let (said, content) = self.connection.call(method, params, content, &patience)?;
+        Ok((serde_json::from_str(said.get()).unwrap(), content))
     }
 
     /// What it has seen, and how many calls were under way at once.
     fn seen(&self) -> (Vec<String>, u64) {
         let (said, _) = self.call("seen", json!({}), &[], EVER).unwrap();
-        let said: Value = serde_json::from_str(said.get()).unwrap();
         (serde_json::from_value(said["seen"].clone()).unwrap(), said["most"].as_u64().unwrap())
     }
-}
-
-fn patience(time: Duration, cancel: Option<CancelFlag>) -> Patience {
-    Patience { deadline: Instant::now() + time, cancel }
-}
-
-fn value(answer: &Answer) -> Value {
-    serde_json::from_str(answer.0.get()).unwrap()
 }
 
 #[test]
@@ -70,8 +83,7 @@ fn answers_find_their_callers_in_any_order() {
             let talk = &talk;
             scope.spawn(move || {
                 let params = json!({"of": CALLERS, "number": number});
-                let answer = talk.call("pile", params.clone(), &[], EVER).unwrap();
-                assert_eq!(value(&answer), params);
+                assert_eq!(talk.call("pile", params.clone(), &[], EVER), Ok((params, Vec::new())));
             });
         }
     });
@@ -83,15 +95,14 @@ fn no_more_is_asked_at_once_than_was_allowed() {
     let talk = Talk::start(ALLOWED);
     let together = Barrier::new(24);
     std::thread::scope(|scope| {
-        for caller in 0..24 {
+        for caller in 0..24_u8 {
             let (talk, together) = (&talk, &together);
             scope.spawn(move || {
                 together.wait();
-                for number in 0..20 {
-                    let content = vec![caller; usize::from(number) * 1000];
+                for number in 0..20_usize {
+                    let content = vec![caller; number * 1000];
                     let params = json!({"caller": caller, "number": number});
-                    let answer = talk.call("echo", params.clone(), &content, EVER).unwrap();
-                    assert_eq!((value(&answer), &answer.1), (params, &content));
+                    assert_eq!(talk.call("echo", params.clone(), &content, EVER), Ok((params, content)));
                 }
             });
         }
@@ -107,9 +118,9 @@ fn the_wait_for_a_slot_counts() {
     let talk = Talk::start(1);
     let cancel = CancelFlag::default();
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| talk.connection.call("never", &json!({}), &[], &patience(EVER, Some(cancel.clone()))));
+        let first = scope.spawn(|| talk.stoppable("never", &cancel));
         // It has the slot when a second one does not get it.
-        while talk.call("echo", json!({}), &[], SOON).is_ok() {}
+        while talk.call("echo", json!({}), &[], SOON * 10).is_ok() {}
         assert_eq!(talk.call("wanted", json!({}), &[], SOON), Err(CallError::TimedOut));
         cancel.cancel();
         assert_eq!(first.join().unwrap(), Err(CallError::Cancelled));
@@ -132,8 +143,7 @@ fn who_wants_to_stop_is_let_go_and_nobody_else() {
     let talk = Talk::start(2);
     let cancel = CancelFlag::default();
     cancel.cancel();
-    let stopped = talk.connection.call("never", &json!({}), &[], &patience(EVER, Some(cancel)));
-    assert_eq!(stopped, Err(CallError::Cancelled));
+    assert_eq!(talk.stoppable("never", &cancel), Err(CallError::Cancelled));
     assert!(talk.call("echo", json!({}), &[], EVER).is_ok());
 }
 
@@ -142,7 +152,10 @@ fn what_is_too_large_is_never_sent() {
     let talk = Talk::start(1);
     let content = vec![0; MAX_ATTACHMENT as usize + 1];
     let refused = talk.call("echo", json!({}), &content, EVER).unwrap_err();
-    assert!(matches!(&refused, CallError::TooLarge(why) if why.contains(&content.len().to_string())), "{refused:?}");
+    assert!(
+        matches!(&refused, CallError::TooLarge(why) if why.contains(&content.len().to_string())),
+        "{refused:?}"
+    );
     let largest = talk.call("echo", json!({}), &content[1..], EVER).unwrap();
     assert_eq!(largest.1.len() as u64, MAX_ATTACHMENT);
     assert_eq!(talk.seen().0.len(), 3);
@@ -168,7 +181,8 @@ fn a_partner_that_does_not_listen_holds_nobody_up() {
 fn an_end_is_told_to_everybody() {
     let talk = Talk::start(8);
     std::thread::scope(|scope| {
-        let waiting: Vec<_> = (0..4).map(|_| scope.spawn(|| talk.call("never", json!({}), &[], EVER))).collect();
+        let waiting: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| talk.call("never", json!({}), &[], EVER))).collect();
         let mut dying = talk.call("die", json!({}), &[], EVER);
         for call in waiting {
             dying = dying.and(call.join().unwrap());

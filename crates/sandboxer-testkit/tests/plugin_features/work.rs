@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use super::{Extending, full_text, workspaces_below};
 
 fn ask(world: &mut Extending, location: &str, strategy: Option<String>, own: Option<String>) {
-    let properties: BTreeMap<String, Value> = own.map(|name| ("strategy".to_owned(), json!(name))).into_iter().collect();
+    let properties: BTreeMap<String, Value> =
+        own.map(|name| ("strategy".to_owned(), json!(name))).into_iter().collect();
     let request = CreateRequest {
         inputs: vec![Input { name: None, location: location.to_owned(), properties }],
         strategy,
@@ -111,7 +112,8 @@ fn trace(world: &mut Extending) {
 
 #[then(expr = "the plugin {string} has noted {string}")]
 fn has_noted(world: &mut Extending, plugin: String, words: String) {
-    let noted = fs::read_to_string(world.noted_by(&plugin)).unwrap_or_else(|error| panic!("{error}: {world:?}"));
+    let noted =
+        fs::read_to_string(world.noted_by(&plugin)).unwrap_or_else(|error| panic!("{error}: {world:?}"));
     assert!(noted.contains(&words), "{noted}");
 }
 
@@ -161,7 +163,12 @@ fn ask_differences(world: &mut Extending) {
 
 fn differences(world: &mut Extending) -> Vec<String> {
     let diff = act(world, |world| of(world).diff(world.target(), &[])).unwrap_or_else(|| panic!("{world:?}"));
-    diff.workspaces[0].entries.iter().map(|entry| entry.path.to_string()).filter(|path| path != "new").collect()
+    diff.workspaces[0]
+        .entries
+        .iter()
+        .map(|entry| entry.path.to_string())
+        .filter(|path| path != "new")
+        .collect()
 }
 
 #[then(expr = "it differs in {string}")]
@@ -181,7 +188,8 @@ fn nothing_differs(world: &mut Extending) {
 
 #[when(expr = "a checkpoint {string} is taken")]
 fn checkpoint(world: &mut Extending, name: String) {
-    act(world, |world| of(world).checkpoint(world.target(), Some(&name))).unwrap_or_else(|| panic!("{world:?}"));
+    act(world, |world| of(world).checkpoint(world.target(), Some(&name)))
+        .unwrap_or_else(|| panic!("{world:?}"));
 }
 
 #[when(expr = "the checkpoint {string} is restored")]
@@ -208,7 +216,8 @@ fn roll_back(world: &mut Extending) {
 
 #[when("it is destroyed")]
 fn destroy(world: &mut Extending) {
-    act(world, |world| of(world).destroy(world.target(), Uncommitted::Discard)).unwrap_or_else(|| panic!("{world:?}"));
+    act(world, |world| of(world).destroy(world.target(), Uncommitted::Discard))
+        .unwrap_or_else(|| panic!("{world:?}"));
 }
 
 #[when("the program is started again")]
@@ -232,7 +241,8 @@ fn as_it_was(world: &mut Extending) {
 
 #[then(expr = "the original has {string} in {string}")]
 fn original_has(world: &mut Extending, content: String, file: String) {
-    let found = fs::read_to_string(world.original().join(file)).unwrap_or_else(|error| panic!("{error}: {world:?}"));
+    let found =
+        fs::read_to_string(world.original().join(file)).unwrap_or_else(|error| panic!("{error}: {world:?}"));
     assert_eq!(found, content);
 }
 

@@ -185,7 +185,10 @@ fn no_path_where_one_was_promised() {
 #[test]
 fn cleanup_of_what_was_refused_knows_what_it_is_about() {
     let result = json!({"metadata": {"path": "/", "bucket": "b-17"}});
-    let world = World::new(json!({"evil": "result", "in": "create", "times": 1, "result": result, "notes": true}), LONG);
+    let world = World::new(
+        json!({"evil": "result", "in": "create", "times": 1, "result": result, "notes": true}),
+        LONG,
+    );
     assert_plugin_error(Instant::now(), world.call("create", None), &["\"/\""]);
     let params: Value = serde_json::from_str(world.noted("params").last().unwrap()).unwrap();
     assert_eq!(params["ref"]["metadata"]["bucket"], "b-17", "{params}");
@@ -213,7 +216,10 @@ fn its_own_errors_are_told_as_what_they_are() {
         (json!({"kind": "unsupported"}), "cannot tell what differs: because"),
         (json!({"kind": "magic"}), "`diff` failed: because"),
         (json!("odd"), "`diff` failed: because"),
-        (json!({"kind": "conflict", "conflicts": [{"path": "../../etc/passwd", "reason": "modified"}]}), "`diff` failed"),
+        (
+            json!({"kind": "conflict", "conflicts": [{"path": "../../etc/passwd", "reason": "modified"}]}),
+            "`diff` failed",
+        ),
     ];
     for (data, words) in kinds {
         let error = json!({"code": -32000, "message": "because", "data": data});
@@ -230,11 +236,16 @@ fn its_own_errors_are_told_as_what_they_are() {
 /// People and the database read it: a book is not an error message.
 #[test]
 fn a_message_without_end_is_cut() {
-    let world = World::new(json!({"evil": "long_error", "in": "commit", "times": 1, "bytes": 50 << 20}), LONG);
+    let world =
+        World::new(json!({"evil": "long_error", "in": "commit", "times": 1, "bytes": 50 << 20}), LONG);
     let target = world.worked_in();
     let reason = assert_plugin_error(Instant::now(), world.call("commit", Some(&target)), &["`commit`"]);
     assert!(reason.len() < 64 << 10, "{} bytes", reason.len());
     let operation = world.last_logged("commit");
-    assert!(operation.state == "failed" && operation.summary.len() < 64 << 10, "{} bytes", operation.summary.len());
+    assert!(
+        operation.state == "failed" && operation.summary.len() < 64 << 10,
+        "{} bytes",
+        operation.summary.len()
+    );
     world.assert_nobody_left();
 }

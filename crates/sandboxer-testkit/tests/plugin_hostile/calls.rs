@@ -15,7 +15,8 @@ fn once(evil: &str, method: &'static str, when: &str, timeout: Duration, words: 
     let target = (method != "create").then(|| world.worked_in());
     let began = Instant::now();
     let quoted = format!("`{method}`");
-    let reason = assert_plugin_error(began, world.call(method, target.as_ref()), &[&[&*quoted], words].concat());
+    let reason =
+        assert_plugin_error(began, world.call(method, target.as_ref()), &[&[&*quoted], words].concat());
     assert_logged_as_failed(&world, method, &reason);
     match &target {
         None => assert_cleaned_up(&world),
@@ -81,7 +82,9 @@ fn death_after_the_work() {
 
 #[test]
 fn death_in_the_middle_of_an_answer() {
-    in_all_methods(|method| once("die", method, "half", LONG, &[&["in the middle of a frame"], &LAST_WORDS[..]].concat()));
+    in_all_methods(|method| {
+        once("die", method, "half", LONG, &[&["in the middle of a frame"], &LAST_WORDS[..]].concat())
+    });
 }
 
 #[test]

@@ -11,7 +11,10 @@ use super::world::{SHORT, World, assert_plugin_error, path, wait_until};
 /// The one that hangs is told when its time is up. The others are served by the same process meanwhile, and by the next one after.
 #[test]
 fn a_hang_in_one_call_fails_no_other() {
-    let world = World::new(json!({"evil": "hang", "in": "read", "when": "taken", "times": 1, "concurrency": 4}), SHORT);
+    let world = World::new(
+        json!({"evil": "hang", "in": "read", "when": "taken", "times": 1, "concurrency": 4}),
+        SHORT,
+    );
     let target = world.worked_in();
     let began = Instant::now();
     std::thread::scope(|scope| {
@@ -47,7 +50,10 @@ fn calls_under_way_end_on_the_process_they_began_on() {
 
 #[test]
 fn a_death_fails_what_is_under_way_and_nothing_after() {
-    let world = World::new(json!({"evil": "die", "in": "read", "when": "taken", "times": 1, "concurrency": 4}), SHORT * 5);
+    let world = World::new(
+        json!({"evil": "die", "in": "read", "when": "taken", "times": 1, "concurrency": 4}),
+        SHORT * 5,
+    );
     let target = world.worked_in();
     let together = Barrier::new(4);
     let failed = std::thread::scope(|scope| {
@@ -57,7 +63,11 @@ fn a_death_fails_what_is_under_way_and_nothing_after() {
         };
         let calls: Vec<_> = (0..4).map(|_| scope.spawn(read)).collect();
         let results: Vec<_> = calls.into_iter().map(|call| call.join().unwrap()).collect();
-        results.into_iter().filter(Result::is_err).inspect(|failed| assert!(matches!(failed, Err(Error::Plugin { .. })))).count()
+        results
+            .into_iter()
+            .filter(Result::is_err)
+            .inspect(|failed| assert!(matches!(failed, Err(Error::Plugin { .. }))))
+            .count()
     });
     assert!(failed >= 1);
     assert_eq!(world.manager().read(&target, &path("a.txt")).unwrap(), b"changed");

@@ -29,7 +29,8 @@ fn receive_in_a_process_of_its_own(flood: &Value) {
 fn receive() {
     let Ok(flood) = std::env::var(FLOOD) else { return };
     let flood: Value = serde_json::from_str(&flood).unwrap();
-    let words: Vec<&str> = flood["words"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
+    let words: Vec<&str> =
+        flood["words"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
     let world = World::new(flood["options"].clone(), if flood["short"] == true { SHORT } else { LONG });
     let target = world.worked_in();
     let began = Instant::now();

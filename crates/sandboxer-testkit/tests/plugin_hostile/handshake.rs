@@ -59,7 +59,10 @@ fn it_says_something_else() {
 
 #[test]
 fn it_prints_what_is_no_frame() {
-    refused(json!({"evil": "raw", "text": "Starting bucket 1.0\n"}), &["`initialize`", "Starting bucket 1.0"]);
+    refused(
+        json!({"evil": "raw", "text": "Starting bucket 1.0\n"}),
+        &["`initialize`", "Starting bucket 1.0"],
+    );
 }
 
 #[test]
@@ -76,7 +79,13 @@ fn everything_that_it_lacks_is_named_at_once() {
         "write": {"parameters": ["ref", "path", "content", "mode"], "required": 4},
     });
     let options = json!({"evil": "lack", "methods": ["read", "rollback"], "shapes": shapes});
-    let all = ["`read` is missing", "`rollback` is missing", "`commit` is a coroutine", "`diff` takes nothing", "`write` takes"];
+    let all = [
+        "`read` is missing",
+        "`rollback` is missing",
+        "`commit` is a coroutine",
+        "`diff` takes nothing",
+        "`write` takes",
+    ];
     let reason = refused(options, &all);
     for fine in ["create", "checkpoint", "restore_checkpoint", "cleanup"] {
         assert!(!reason.contains(&format!("`{fine}`")), "{reason}");

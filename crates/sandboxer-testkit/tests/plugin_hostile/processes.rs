@@ -51,7 +51,8 @@ fn a_plugin_that_does_not_end_with_its_input_is_killed() {
 
 #[test]
 fn a_plugin_that_was_stopped_is_killed() {
-    let world = World::new(json!({"evil": "die", "in": "diff", "when": "taken", "times": 1, "signal": 19}), SHORT);
+    let world =
+        World::new(json!({"evil": "die", "in": "diff", "when": "taken", "times": 1, "signal": 19}), SHORT);
     let target = world.worked_in();
     assert_plugin_error(Instant::now(), world.call("diff", Some(&target)), &["`diff`", "no answer within"]);
     assert_eq!(world.changes(&target), 1);

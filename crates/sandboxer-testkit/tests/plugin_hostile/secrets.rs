@@ -37,7 +37,10 @@ fn assert_in_no_file(directory: &Path, how: &str) {
             true => assert_in_no_file(&entry.path(), how),
             false => {
                 let content = fs::read(entry.path()).unwrap_or_default();
-                assert_unknown(&String::from_utf8_lossy(&content), &format!("{how} in {}", entry.path().display()));
+                assert_unknown(
+                    &String::from_utf8_lossy(&content),
+                    &format!("{how} in {}", entry.path().display()),
+                );
             }
         }
     }

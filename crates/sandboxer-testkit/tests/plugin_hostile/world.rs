@@ -12,7 +12,9 @@ use sandboxer_core::config::{CustomStrategy, Settings};
 use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::model::{CommitRequest, RelPath};
 use sandboxer_core::policy::CommitRules;
-use sandboxer_core::service::{Consumer, CreateRequest, Input, Operation, SandboxManager, Target, Uncommitted};
+use sandboxer_core::service::{
+    Consumer, CreateRequest, Input, Operation, SandboxManager, Target, Uncommitted,
+};
 use sandboxer_core::{Error, Result};
 use sandboxer_testkit::faults::workspace_root;
 use serde_json::Value;
@@ -179,7 +181,9 @@ impl World {
     /// The last operation of that kind.
     pub fn last_logged(&self, kind: &str) -> Operation {
         let log = self.manager().log(None, 100).unwrap();
-        log.into_iter().find(|operation| operation.kind == kind).unwrap_or_else(|| panic!("no {kind} is logged"))
+        log.into_iter()
+            .find(|operation| operation.kind == kind)
+            .unwrap_or_else(|| panic!("no {kind} is logged"))
     }
 
     /// Every workspace directory that is there.
@@ -226,7 +230,8 @@ fn strategy(options: Value, timeout: Duration, env: &[(&str, &str)]) -> CustomSt
 fn python_first() -> &'static str {
     static PATH: OnceLock<String> = OnceLock::new();
     PATH.get_or_init(|| {
-        let found = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().unwrap();
+        let found =
+            Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().unwrap();
         let python = PathBuf::from(String::from_utf8(found.stdout).unwrap().trim());
         format!("{}:{}", python.parent().unwrap().display(), std::env::var("PATH").unwrap())
     })
@@ -240,7 +245,9 @@ pub fn path(text: &str) -> RelPath {
 pub fn assert_plugin_error<T: std::fmt::Debug>(began: Instant, result: Result<T>, words: &[&str]) -> String {
     assert!(began.elapsed() < AT_MOST, "{:?} is no deadline that was kept", began.elapsed());
     let error = result.expect_err("it did wrong, and nobody noticed");
-    let Error::Plugin { plugin, reason, log } = error.root() else { panic!("not an error of a plugin: {error:?}") };
+    let Error::Plugin { plugin, reason, log } = error.root() else {
+        panic!("not an error of a plugin: {error:?}")
+    };
     assert_eq!(plugin, EVIL);
     for word in words {
         assert!(reason.contains(word), "{word:?} is not in {reason:?}");
