@@ -61,7 +61,9 @@ fn is_file(start: &str) -> bool {
 
 fn file_step(line: usize, start: &str) -> Step {
     let name = start.split_once(' ').unwrap().1;
-    let command = format!("file=~/.config/sandboxer/{name}; mkdir -p \"${{file%/*}}\"; sed 1d > \"$file\" <<'END OF FILE'\n");
+    let command = format!(
+        "file=~/.config/sandboxer/{name}; mkdir -p \"${{file%/*}}\"; sed 1d > \"$file\" <<'END OF FILE'\n"
+    );
     Step { line, command, ..Step::default() }
 }
 
