@@ -19,10 +19,19 @@ use crate::{Error, Result};
 
 impl SandboxManager {
     /// Puts right what killed processes left, and tells what it did. Cheap where there is nothing: call it first in
-    /// every command. What cannot be put right now is told too, and tried again next time.
+    /// every command. What cannot be put right now is told too, and tried again next time. What only a plugin can put right waits until
+    /// somebody uses that sandbox, or for `gc`: a plugin that hangs must not hold up a command that has nothing to do with it.
     pub fn recover(&self) -> Result<Vec<Recovered>> {
+        self.recover_whatever(|sandbox| self.is_at_hand(sandbox))
+    }
+
+    /// The same for the sandboxes that are meant.
+    pub(super) fn recover_whatever(&self, is_meant: impl Fn(&Sandbox) -> bool) -> Result<Vec<Recovered>> {
         let mut all = Vec::new();
         for id in self.store.unfinished()? {
+            if self.store.sandbox(&id)?.is_some_and(|sandbox| !is_meant(&sandbox)) {
+                continue;
+            }
             match self.recover_if_free(&id) {
                 Ok(recovered) => all.extend(recovered),
                 Err(error) => all.push(Recovered { failed: true, ..told(&id, explain(&error)) }),

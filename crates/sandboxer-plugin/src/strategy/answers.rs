@@ -2,7 +2,7 @@
 
 use sandboxer_core::model::{
     Change, CheckpointId, CommitResult, Conflict, DiffEntry, DiffKind, DiffView, Notice, RelPath, Revision,
-    RollbackResult, digest_of,
+    RollbackResult,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -30,11 +30,10 @@ struct Difference {
     entries: Vec<DiffEntry>,
 }
 
-/// The answer to `commit`.
+/// The answer to `commit`. A digest is compared with what somebody reviewed, so it is not for the plugin to say.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Committed {
-    digest: Option<String>,
     entries: Option<Vec<DiffEntry>>,
     notices: Vec<Notice>,
     conflicts: Vec<Conflict>,
@@ -83,11 +82,10 @@ pub(super) fn difference(said: &RawValue) -> Read<DiffView> {
 /// A plugin that says nothing of what it committed has committed what there was.
 pub(super) fn committed(said: &RawValue, pending: Vec<DiffEntry>) -> Read<CommitResult> {
     let said: Committed = parse::<Option<Committed>>(said)?.unwrap_or_default();
-    let entries = said.entries.unwrap_or(pending);
-    let digest = said.digest.filter(|digest| !digest.is_empty()).unwrap_or_else(|| digest_of(&entries));
+    let view = DiffView::new(said.entries.unwrap_or(pending));
     Ok(CommitResult {
-        digest,
-        entries,
+        digest: view.digest,
+        entries: view.entries,
         notices: said.notices,
         conflicts: said.conflicts,
         undo_bytes: said.undo_bytes,
@@ -149,7 +147,7 @@ mod tests {
 
     #[test]
     fn what_is_said_counts() {
-        let said = json!({"entries": [], "notices": [{"path": "a", "message": "m"}]});
+        let said = json!({"digest": "made up", "entries": [], "notices": [{"path": "a", "message": "m"}]});
         let result = committed(&raw(said), vec![DiffEntry::new(path("a"), DiffKind::Created)]).unwrap();
         assert!(result.entries.is_empty() && result.notices.len() == 1);
         let failed = rolled_back(&raw(json!({"success": false, "message": "no"})), None, "done").unwrap();

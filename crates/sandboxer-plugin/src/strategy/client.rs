@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::answers::{self, Read};
 use super::failure::from_wire;
+use super::locks::Locks;
 use super::places::{self, Places};
 use super::refs::{self, SCRATCH};
 use crate::envelope::connection::Answer;
@@ -29,6 +30,8 @@ pub struct PluginStrategy {
     pub(super) plugin: Arc<Plugin>,
     pub(super) capabilities: Capabilities,
     pub(super) places: Places,
+    /// `None` where the plugin takes the resource's lock itself.
+    pub(super) locks: Option<Locks>,
     pub(super) cancel: CancelFlag,
 }
 
@@ -74,7 +77,7 @@ impl PluginStrategy {
 
     /// Makes a sandbox in a workspace that is new, or there already.
     fn make(&self, plan: &PlanId, mut resource: Resource, workspace: PathBuf) -> Result<SandboxRef> {
-        resource.properties.insert(SCRATCH.to_owned(), json!(workspace));
+        resource.properties.insert(SCRATCH.to_owned(), json!(places::as_text(&workspace)?));
         let bare = SandboxRef::new(plan.clone(), resource.id.clone(), self.name());
         let answer = self.plugin.call(
             "create",
@@ -130,9 +133,10 @@ impl PluginStrategy {
         workspace: PathBuf,
     ) -> Result<SandboxRef> {
         let own = places::kept_metadata(&workspace)?;
-        let theirs = own.get("dir").cloned().unwrap_or_else(|| json!(workspace));
+        let scratch = json!(places::as_text(&workspace)?);
+        let theirs = own.get("dir").cloned().unwrap_or_else(|| scratch.clone());
         resource.properties.insert(key.to_owned(), theirs);
-        resource.properties.insert(SCRATCH.to_owned(), json!(workspace));
+        resource.properties.insert(SCRATCH.to_owned(), scratch);
         let bare = SandboxRef::new(plan.clone(), resource.id.clone(), self.name());
         let said = self.act("create", &json!({"plan_id": plan, "resource": resource}))?;
         let own = self.accept(&said, &bare, &workspace)?;
@@ -162,6 +166,21 @@ impl PluginStrategy {
             Some((_, what, reason)) => self.unsupported(what, reason),
             None => Ok(()),
         }
+    }
+
+    /// Commits what is pending, with the resource locked.
+    fn commit_locked(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
+        let pending = self.pending(sandbox, request)?;
+        let params = json!({"ref": refs::for_plugin(sandbox), "request": request});
+        let answer = self.plugin.call("commit", &params, &[], None).map_err(|failure| match failure {
+            Failure::Broken { reason, sent: true } if request.phase == Phase::Whole => {
+                let reason = format!("{reason}; what it had changed by then is not known: look at the original");
+                Failure::Broken { reason, sent: true }
+            }
+            other => other,
+        });
+        let (said, _) = self.told("commit", answer)?;
+        self.read_as("commit", answers::committed(&said, pending))
     }
 
     /// What is about to be committed; refused where it is not what was reviewed. What chosen hunks come to, and what an undo or a later
@@ -210,9 +229,11 @@ impl SandboxStrategy for PluginStrategy {
 
     fn commit(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
         self.check_request(sandbox, request)?;
-        let pending = self.pending(sandbox, request)?;
-        let value = self.act("commit", &json!({"ref": refs::for_plugin(sandbox), "request": request}))?;
-        self.read_as("commit", answers::committed(&value, pending))
+        let commit = || self.commit_locked(sandbox, request);
+        match &self.locks {
+            Some(locks) => locks.during(sandbox, refs::workspace_of(sandbox)?, request, &self.cancel, commit),
+            None => commit(),
+        }
     }
 
     fn rollback(&self, sandbox: &SandboxRef) -> Result<RollbackResult> {
@@ -256,6 +277,10 @@ impl SandboxStrategy for PluginStrategy {
             return Ok(());
         }
         self.act("cleanup", &json!({"ref": refs::for_plugin(sandbox)}))?;
-        if is_part { Ok(()) } else { sandboxer_fs::remove_tree(workspace) }
+        if is_part {
+            return Ok(());
+        }
+        self.locks.iter().for_each(|locks| locks.forget(workspace));
+        sandboxer_fs::remove_tree(workspace)
     }
 }

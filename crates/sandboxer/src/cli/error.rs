@@ -430,6 +430,7 @@ fn not_found_hints(what: &str, similar: &[String]) -> Vec<String> {
             "`sandbox log` shows what was done, with the id of each operation"
         }
         "registered strategy" => {
+            hints.push("`sandbox destroy ID --force` removes the sandbox without it".to_owned());
             "the sandbox was made with a configuration that registers it (sandbox.custom_strategies), which is missing now: give it with --config FILE"
         }
         "strategy" | "strategy (named by sandbox.strategy)" => "`sandbox strategies` shows what there is",
