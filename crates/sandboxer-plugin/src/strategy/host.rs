@@ -41,6 +41,11 @@ impl Surroundings {
     }
 }
 
+/// Where a plugin's standard error is kept.
+pub fn log_path(home: &Path, name: &str) -> PathBuf {
+    home.join("plugins").join(format!("{name}.log"))
+}
+
 /// A custom strategy that is not built in, as the registry takes it: nothing is started before somebody asks for it.
 pub fn declaration(name: &str, custom: &CustomStrategy, around: &Surroundings) -> Result<Declaration> {
     check_name(name)?;
@@ -82,7 +87,7 @@ fn entry(name: &str, custom: &CustomStrategy, around: &Surroundings) -> Result<S
     let state = around.plugins().join(name);
     python::make_private(&state)?;
     let secrets = Secrets::of(&custom.env);
-    let log = Log::new(&around.plugins().join(format!("{name}.log")), secrets.clone());
+    let log = Log::new(&log_path(&around.home, name), secrets.clone());
     let definition = Definition {
         name: name.to_owned(),
         role: &STRATEGY,
