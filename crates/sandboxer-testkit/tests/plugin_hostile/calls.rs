@@ -144,7 +144,8 @@ fn a_plugin_that_is_another_one_when_it_is_started_again() {
 
 /// The first call after a death may find out about it; the next one starts another process.
 fn wait_until_started_again(world: &World, target: &Target) {
-    let errors: Vec<String> = (0..2).filter_map(|_| world.call("diff", Some(target)).err()).map(|e| e.to_string()).collect();
+    let errors: Vec<String> =
+        (0..2).filter_map(|_| world.call("diff", Some(target)).err()).map(|e| e.to_string()).collect();
     assert!(errors.iter().any(|error| error.contains("another one")), "{errors:?}");
 }
 
