@@ -122,14 +122,31 @@ fn a_plugin_that_dies_between_calls_is_started_again() {
     let world = World::new(json!({}), LONG);
     let target = world.worked_in();
     for _ in 0..3 {
-        let pid = world.noted("pids").pop().unwrap();
-        let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        world.kill_plugin();
         // Whether its end is known before the next call or in it is chance; after that it is known.
         let _ = world.manager().diff(&target, &[]);
         assert_eq!(world.changes(&target), 1);
     }
     world.assert_nobody_left();
+}
+
+/// Callers have chosen by what the first one said.
+#[test]
+fn a_plugin_that_is_another_one_when_it_is_started_again() {
+    let less = json!({"capabilities": {"file_tree": true}});
+    let world = World::new(json!({"evil": "merge", "in": "initialize", "start": 2, "result": less}), LONG);
+    let target = world.worked_in();
+    world.kill_plugin();
+    wait_until_started_again(&world, &target);
+    assert_eq!(world.changes(&target), 1, "the third is like the first");
+    world.assert_nobody_left();
+}
+
+/// The first call after a death may find out about it; the next one starts another process.
+fn wait_until_started_again(world: &World, target: &Target) {
+    let errors: Vec<String> =
+        (0..2).filter_map(|_| world.call("diff", Some(target)).err()).map(|e| e.to_string()).collect();
+    assert!(errors.iter().any(|error| error.contains("another one")), "{errors:?}");
 }
 
 #[test]

@@ -32,13 +32,14 @@ fn receive() {
     let words: Vec<&str> =
         flood["words"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
     let world = World::new(flood["options"].clone(), if flood["short"] == true { SHORT } else { LONG });
-    let target = world.worked_in();
+    let target = (flood["options"]["in"] != "create").then(|| world.worked_in());
     let began = Instant::now();
-    let result = world.call("diff", Some(&target));
+    let result = world.call("diff", target.as_ref());
     match &words[..] {
         [] => assert!(result.is_ok(), "{result:?}"),
         words => drop(assert_plugin_error(began, result, words)),
     }
+    let target = target.unwrap_or_else(|| world.worked_in());
     assert_eq!(world.changes(&target), 1, "and the next one is in order");
     assert!(world.log_bytes().len() < 5 << 19, "{} bytes of log", world.log_bytes().len());
     world.assert_nobody_left();
@@ -78,10 +79,30 @@ fn answers_that_nobody_asked_for() {
     flood("answers", false, &["`diff`", "999999", "nobody asked with"]);
 }
 
+fn swells(method: &str, place: &str, words: &[&str]) {
+    let options = json!({"evil": "swell", "in": method, "times": 1, "where": place});
+    receive_in_a_process_of_its_own(&json!({"options": options, "words": words}));
+}
+
 #[test]
-fn a_message_that_swells() {
-    let options = json!({"evil": "swell", "in": "diff", "times": 1});
-    receive_in_a_process_of_its_own(&json!({"options": options, "words": []}));
+fn a_result_that_swells() {
+    swells("diff", "result", &[]);
+}
+
+#[test]
+fn an_id_that_swells() {
+    swells("diff", "id", &["`diff`"]);
+}
+
+#[test]
+fn an_error_that_swells() {
+    swells("diff", "error", &["`diff`"]);
+}
+
+/// It would be kept in the database, and sent along with every call.
+#[test]
+fn a_ref_that_swells() {
+    swells("create", "ref", &["`create`"]);
 }
 
 #[test]

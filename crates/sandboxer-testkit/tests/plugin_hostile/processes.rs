@@ -1,6 +1,6 @@
 //! Processes that do not end when they should.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -59,12 +59,13 @@ fn a_plugin_that_was_stopped_is_killed() {
     world.assert_nobody_left();
 }
 
-/// Nothing outlives us by much, also where nobody ends the manager.
 #[test]
-fn a_plugin_ends_with_the_program() {
-    let world = World::new(json!({}), Duration::from_secs(40));
-    world.worked_in();
-    assert_eq!(world.noted("pids").len(), 1, "one process serves all calls");
+fn one_process_serves_every_sandbox_and_ends_with_the_manager() {
+    let world = World::new(json!({}), LONG);
+    for target in [world.worked_in(), world.worked_in()] {
+        assert_eq!(world.changes(&target), 1);
+    }
+    assert_eq!(world.noted("pids").len(), 1);
     world.assert_nobody_left();
 }
 

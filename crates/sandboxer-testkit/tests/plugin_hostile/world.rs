@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use sandboxer::wiring::{self, Setup};
 use sandboxer_core::config::{CustomStrategy, Settings};
 use sandboxer_core::contract::CancelFlag;
@@ -153,6 +154,12 @@ impl World {
 
     fn options(&self) -> Value {
         serde_json::to_value(&self.settings.custom_strategies[EVIL].options).unwrap()
+    }
+
+    /// Ends the plugin's process behind the manager's back.
+    pub fn kill_plugin(&self) {
+        let pid = self.noted("pids").pop().unwrap().parse().unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     }
 
     /// Calls one of the nine methods, as the manager does it.

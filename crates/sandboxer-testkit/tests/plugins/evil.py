@@ -65,6 +65,13 @@ def note(file, text):
         notes.write(f"{text}\n")
 
 
+def lines(file):
+    if not os.path.exists(file):
+        return 0
+    with open(file) as notes:
+        return len(notes.readlines())
+
+
 # The strategy: a copy of a directory, and a copy of the copy.
 
 
@@ -266,7 +273,13 @@ def flood(request, answer):
 def swell(request, answer):
     """A message within the limit, which takes many times its size once it is taken apart."""
     zeros = b"[" + b"0," * (15 << 20) + b"0]"
-    send(frame(b'{"jsonrpc":"2.0","id":%d,"result":{"entries":[],"x":%s}}' % (request["id"], zeros)))
+    message = {
+        "result": b'{"jsonrpc":"2.0","id":ID,"result":{"entries":[],"x":ZEROS}}',
+        "id": b'{"jsonrpc":"2.0","id":ZEROS,"result":{"entries":[]}}',
+        "error": b'{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"why","data":ZEROS}}',
+        "ref": b'{"jsonrpc":"2.0","id":ID,"result":{"metadata":{"x":ZEROS}}}',
+    }[OPTIONS["where"]]
+    send(frame(message.replace(b"ID", b"%d" % request["id"]).replace(b"ZEROS", zeros)))
 
 
 def chatter(request, answer):
@@ -309,11 +322,9 @@ def tell(request, answer):
 def is_due(method, when):
     if OPTIONS.get("in") != method or OPTIONS.get("when", "worked") != when:
         return False
-    done = 0
-    if os.path.exists("evils"):
-        with open("evils") as notes:
-            done = len(notes.readlines())
-    if done >= OPTIONS.get("times", GIB):
+    if OPTIONS.get("start") and OPTIONS["start"] != lines("pids"):
+        return False
+    if lines("evils") >= OPTIONS.get("times", GIB):
         return False
     note("evils", method)
     return True
