@@ -356,15 +356,12 @@ impl SandboxManager {
     /// Whether everything in a sandbox can be seen to without starting a program of somebody else's.
     pub(super) fn is_at_hand(&self, sandbox: &Sandbox) -> bool {
         let registry = &self.parts.registry;
-        sandbox
-            .workspaces
-            .iter()
-            .filter(|w| is_made(w))
-            .all(|w| registry.is_registered(&w.sandbox_ref.strategy_name))
+        sandbox.workspaces.iter().all(|w| registry.is_registered(&w.sandbox_ref.strategy_name))
     }
 }
 
-fn is_made(workspace: &Workspace) -> bool {
+/// Whether a strategy has made it already.
+pub(super) fn is_made(workspace: &Workspace) -> bool {
     !workspace.sandbox_ref.metadata.contains_key(UNMADE)
 }
 

@@ -59,7 +59,8 @@ impl SandboxManager {
         if !target.sandbox.state.is_open() {
             return 0;
         }
-        let isolated = |w: &&Workspace| self.capabilities_of(w).is_ok_and(|can| can.isolates);
+        // Of what cannot be asked, nobody knows that it does not.
+        let isolated = |w: &&Workspace| !self.capabilities_of(w).is_ok_and(|can| !can.isolates);
         let workspaces: Vec<_> = target.workspaces.iter().filter(isolated).cloned().collect();
         let isolated = Target { workspaces, ..target.clone() };
         let diff = self.diff_unasked(&isolated, &[]);

@@ -83,7 +83,10 @@ impl Locks {
         while !lock::try_exclusive(&file) {
             cancel.check()?;
             if Instant::now() >= deadline {
-                return Err(Error::Busy { path, holder: Some("another commit to the same resource".to_owned()) });
+                return Err(Error::Busy {
+                    path,
+                    holder: Some("another commit to the same resource".to_owned()),
+                });
             }
             std::thread::sleep(POLL);
         }
@@ -115,7 +118,10 @@ mod tests {
             let locks = || Locks::new(dir.path().join("locks"), Duration::from_millis(30));
             let (one, other, sandbox) = (locks(), locks(), sandbox(&id));
             phase(&one, &sandbox, "/ws_1", Phase::Prepare).unwrap();
-            assert!(matches!(phase(&other, &sandbox, "/ws_2", Phase::Whole), Err(Error::Busy { .. })), "{id}");
+            assert!(
+                matches!(phase(&other, &sandbox, "/ws_2", Phase::Whole), Err(Error::Busy { .. })),
+                "{id}"
+            );
             phase(&one, &sandbox, "/ws_1", Phase::Finish).unwrap();
             phase(&other, &sandbox, "/ws_2", Phase::Prepare).unwrap();
             assert!(phase(&one, &sandbox, "/ws_1", Phase::Whole).is_err());

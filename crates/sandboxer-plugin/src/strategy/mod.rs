@@ -4,6 +4,7 @@ mod answers;
 mod client;
 mod failure;
 mod host;
+mod locks;
 mod places;
 mod python;
 mod refs;

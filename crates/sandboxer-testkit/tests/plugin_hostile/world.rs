@@ -102,7 +102,8 @@ impl World {
 
     /// What the plugin noted in its state directory, line by line.
     pub fn noted(&self, file: &str) -> Vec<String> {
-        let notes = fs::read_to_string(self.home().join("plugins").join(EVIL).join(file)).unwrap_or_default();
+        let notes =
+            fs::read_to_string(self.home().join("plugins/state").join(EVIL).join(file)).unwrap_or_default();
         notes.lines().map(str::to_owned).collect()
     }
 
@@ -118,7 +119,7 @@ impl World {
     }
 
     pub fn log_bytes(&self) -> Vec<u8> {
-        let read = |name: &str| fs::read(self.home().join("plugins").join(name)).unwrap_or_default();
+        let read = |name: &str| fs::read(self.home().join("plugins/log").join(name)).unwrap_or_default();
         [read("evil.log.1"), read("evil.log")].concat()
     }
 
@@ -259,7 +260,7 @@ pub fn assert_plugin_error<T: std::fmt::Debug>(began: Instant, result: Result<T>
     for word in words {
         assert!(reason.contains(word), "{word:?} is not in {reason:?}");
     }
-    assert!(log.as_ref().is_some_and(|log| log.ends_with("plugins/evil.log")), "{log:?}");
+    assert!(log.as_ref().is_some_and(|log| log.ends_with("plugins/log/evil.log")), "{log:?}");
     reason.clone()
 }
 

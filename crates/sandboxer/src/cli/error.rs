@@ -352,7 +352,10 @@ fn hints_of(error: &Error) -> Vec<String> {
                 git::OLDEST
             )]
         }
-        Error::Unsupported { .. } | Error::Unavailable { .. } => {
+        Error::Unsupported { .. } => {
+            vec!["`sandbox strategies --json` shows what each strategy can do".to_owned()]
+        }
+        Error::Unavailable { .. } => {
             vec!["`sandbox doctor` shows which strategies work here, and why not".to_owned()]
         }
         Error::Plugin { plugin, log, .. } => plugin_hints(plugin, log.as_deref()),

@@ -32,7 +32,13 @@ fn be_plugin() -> ExitCode {
         let entry = filesystem_copy::entry();
         let context = StrategyContext::quiet(&start.state);
         let strategy = (entry.factory)(&start.name, &start.options, &context)?;
-        Ok(Served { strategy, capabilities: entry.capabilities, summary: entry.summary, concurrency: 1 })
+        Ok(Served {
+            strategy,
+            capabilities: entry.capabilities,
+            summary: entry.summary,
+            concurrency: 1,
+            locks: true,
+        })
     })
 }
 

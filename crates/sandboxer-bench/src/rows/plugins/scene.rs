@@ -87,7 +87,7 @@ impl Scene {
         let original = original(directory.path(), scale)?;
         let home = directory.path().join("home");
         let modules = Some(directory.path().to_path_buf());
-        let around = Surroundings { home: home.clone(), modules, scratch: None };
+        let around = Surroundings { modules, ..Surroundings::of_home(&home) };
         let custom = custom(directory.path(), language)?;
         let failed = |error: sandboxer_core::Error| Failure::new(error.to_string());
         let entry = declaration("bench", &custom, &around)

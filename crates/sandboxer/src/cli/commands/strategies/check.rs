@@ -73,8 +73,22 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     let entry = registry.get(&args.name).map_err(said)?;
     let bench = args.bench(app, &place, &registry, entry, signals.cancel_flag())?;
     let report = tried(entry, &place, &bench).map_err(said)?;
-    signals.cancel_flag().check()?;
+    if signals.cancel_flag().is_cancelled() {
+        return Err(interrupted(&bench, &args));
+    }
     tell(app, entry, &report, &place)
+}
+
+/// A check of something real has committed to it by then, perhaps.
+fn interrupted(bench: &Bench, args: &Args) -> CliError {
+    match &args.on {
+        None => Error::Cancelled.into(),
+        Some(location) => {
+            let message =
+                format!("interrupted; files named {}… may be left in {}", bench.name, location.display());
+            CliError::new(Kind::Interrupted, message)
+        }
+    }
 }
 
 impl Args {

@@ -86,23 +86,32 @@ impl Place {
         Bench { resource, ground, name, stays, outside: self.outside(), cancel }
     }
 
-    /// Directories that were made for workspaces beside a resource, and are empty by now.
-    fn remove_scratch_roots(&self) {
+    /// What a strategy did not clean up may be mounted; the report has told of it. Nobody would find it any more: it goes with the
+    /// state that knows of it. Directories that were made beside a resource go where they are empty: others may use them too.
+    fn remove_scratch(&self) {
         let listed = fs::read_to_string(self.home().join("scratch-roots")).unwrap_or_default();
-        for root in listed.lines() {
+        let own = self.home().join("scratch");
+        for root in std::iter::once(own.as_path()).chain(listed.lines().map(Path::new)) {
+            for workspace in
+                fs::read_dir(root).into_iter().flatten().flatten().filter(|w| self.is_ours(&w.path()))
+            {
+                let _ = overlay::remove_workspace(&workspace.path());
+            }
             let _ = fs::remove_dir(root);
         }
+    }
+
+    fn is_ours(&self, workspace: &Path) -> bool {
+        let owner = fs::read(workspace.join("owner.json")).unwrap_or_default();
+        let owner: Value = serde_json::from_slice(&owner).unwrap_or_default();
+        workspace.starts_with(self.home())
+            || owner["home"].as_str().is_some_and(|home| Path::new(home) == self.home())
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What a strategy did not clean up may be mounted; the report has told of it.
-        let scratch = self.home().join("scratch");
-        for workspace in fs::read_dir(&scratch).into_iter().flatten().flatten() {
-            let _ = overlay::remove_workspace(&workspace.path());
-        }
-        self.remove_scratch_roots();
+        self.remove_scratch();
         let _ = sandboxer_fs::remove_tree(&self.path);
     }
 }
