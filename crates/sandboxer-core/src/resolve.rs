@@ -283,7 +283,7 @@ mod tests {
             "strategy git_worktree (from --strategy) does not work on resource type fs-directory; \
              compatible: copy_on_write, filesystem_copy, none, overlay"
         );
-        assert_eq!(hint.as_deref(), Some("--strategy copy_on_write"));
+        assert_eq!(hint.as_deref(), Some("--strategy overlay"));
     }
 
     #[test]

@@ -223,9 +223,7 @@ impl Worker {
         self.busy.fetch_add(1, Ordering::Relaxed);
         let (id, outcome) = match serde_json::from_slice::<Incoming>(&frame.message) {
             Ok(incoming) if incoming.id.is_null() => return self.done(Ok(())),
-            Ok(incoming) => {
-                (incoming.id, self.dispatch(&incoming.method, incoming.params, &frame.attachment))
-            }
+            Ok(incoming) => (incoming.id, self.survive(&incoming.method, incoming.params, &frame.attachment)),
             Err(error) => (Value::Null, Err(RpcError::new(code::PARSE, error.to_string()))),
         };
         let (outcome, attachment) = match outcome {
@@ -245,6 +243,16 @@ impl Worker {
     fn done(&self, outcome: std::io::Result<()>) -> std::io::Result<()> {
         self.busy.fetch_sub(1, Ordering::Relaxed);
         outcome
+    }
+
+    /// A panic is a failure of one call: on one of several threads it would leave its caller waiting.
+    fn survive(&self, method: &str, params: Value, content: &[u8]) -> Result<(Value, Vec<u8>), RpcError> {
+        let call = std::panic::AssertUnwindSafe(|| self.dispatch(method, params, content));
+        std::panic::catch_unwind(call).unwrap_or_else(|panic| {
+            let words = panic.downcast_ref::<String>().map(String::as_str);
+            let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
+            Err(RpcError::new(code::FAILED, format!("panicked: {words}")))
+        })
     }
 
     fn dispatch(&self, method: &str, params: Value, content: &[u8]) -> Result<(Value, Vec<u8>), RpcError> {
