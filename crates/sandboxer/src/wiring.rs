@@ -59,7 +59,12 @@ impl Setup {
 }
 
 /// Every built-in strategy, then the custom ones of the settings. Plugins are declared: none is started.
-pub fn registry(settings: &Settings, home: &Path, modules: Option<&Path>) -> Result<StrategyRegistry> {
+pub fn registry(
+    settings: &Settings,
+    home: &Path,
+    modules: Option<&Path>,
+    cancel: &CancelFlag,
+) -> Result<StrategyRegistry> {
     let mut registry = StrategyRegistry::new();
     let built_in = [
         filesystem_copy::entry(),
@@ -77,6 +82,7 @@ pub fn registry(settings: &Settings, home: &Path, modules: Option<&Path>) -> Res
         modules: modules.map(Path::to_path_buf),
         scratch: settings.scratch.clone(),
         lock_wait: settings.lock_wait,
+        cancel: cancel.clone(),
     };
     for (name, custom) in &settings.custom_strategies {
         match custom.source() {
@@ -110,7 +116,7 @@ pub fn resource_types(files: &[PathBuf]) -> Result<ResourceTypes> {
 pub fn open(setup: Setup) -> Result<SandboxManager> {
     SandboxManager::open(ManagerParts {
         runtime: runtime(&setup.home, setup.program.as_deref()),
-        registry: registry(&setup.settings, &setup.home, setup.modules.as_deref())?,
+        registry: registry(&setup.settings, &setup.home, setup.modules.as_deref(), &setup.cancel)?,
         types: resource_types(&setup.type_files)?,
         home: setup.home,
         settings: setup.settings,
@@ -152,7 +158,7 @@ mod tests {
     }
 
     fn registry_of(settings: &Settings, home: &Path) -> Result<StrategyRegistry> {
-        registry(settings, home, None)
+        registry(settings, home, None, &CancelFlag::default())
     }
 
     #[test]

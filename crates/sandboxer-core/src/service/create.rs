@@ -136,8 +136,11 @@ impl SandboxManager {
 
     /// A strategy that does not know patterns would isolate, and commit, what was to be left out.
     fn refuse_patterns(&self, resource: &Resource, strategy: &str) -> Result<()> {
-        let has_patterns = ["include", "exclude"].iter().any(|key| !resource.string_list(key).is_empty());
-        if !has_patterns || self.parts.registry.get(strategy)?.capabilities.faithful {
+        let settings = &self.parts.settings;
+        let by_settings =
+            resource.path().is_some() && !(settings.include.is_empty() && settings.exclude.is_empty());
+        let by_caller = ["include", "exclude"].iter().any(|key| !resource.string_list(key).is_empty());
+        if !(by_settings || by_caller) || self.parts.registry.get(strategy)?.capabilities.faithful {
             return Ok(());
         }
         let (strategy, reason) = (strategy.to_owned(), "it isolates everything or nothing".to_owned());

@@ -47,6 +47,17 @@ pub enum CallError {
     Cancelled,
     /// The request cannot be sent: too large.
     TooLarge(String),
+    /// It did not come to sending: the plugin was busy with others for too long, or the user wants to stop.
+    NotSent(Box<CallError>),
+}
+
+impl CallError {
+    fn unsent(self) -> Self {
+        match self {
+            Self::TimedOut | Self::Cancelled => Self::NotSent(Box::new(self)),
+            other => other,
+        }
+    }
 }
 
 /// Until when, and who may end it before.
@@ -60,7 +71,7 @@ pub struct Patience {
 
 impl Patience {
     /// How long to wait before looking again; an error where there is no time left.
-    fn next(&self) -> Result<Duration, CallError> {
+    pub(super) fn next(&self) -> Result<Duration, CallError> {
         if self.cancel.as_ref().is_some_and(CancelFlag::is_cancelled) {
             return Err(CallError::Cancelled);
         }
@@ -147,13 +158,15 @@ impl Connection {
         let message = request(id, method, params).map_err(|error| CallError::TooLarge(error.to_string()))?;
         check_size("request", message.len(), MAX_MESSAGE)?;
         check_size("content", attachment.len(), MAX_ATTACHMENT)?;
-        let _slot = self.take_slot(patience)?;
+        let _slot = self.take_slot(patience).map_err(CallError::unsent)?;
         self.shared.lock().waiting.insert(id, None);
         let outcome = self.send(&message, attachment, patience).and_then(|()| self.wait_for(id, patience));
         if outcome.is_err() {
             let mut state = self.shared.lock();
-            state.waiting.remove(&id);
-            state.abandoned.insert(id);
+            // What was answered is not waited for; what was not may be answered yet.
+            if let Some(None) = state.waiting.remove(&id) {
+                state.abandoned.insert(id);
+            }
         }
         outcome
     }
@@ -186,7 +199,7 @@ impl Connection {
 
     /// A request that was sent in part leaves nothing that could be understood, so the conversation is over then.
     fn send(&self, message: &[u8], attachment: &[u8], patience: &Patience) -> Result<(), CallError> {
-        let _turn = self.take_turn(patience)?;
+        let _turn = self.take_turn(patience).map_err(CallError::unsent)?;
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(pipe) = writer.as_ref() else { return Err(self.shared.why_broken()) };
         let mut patient = PatientPipe { pipe, patience, shared: &self.shared, failure: None };

@@ -134,7 +134,10 @@ mod tests {
 
     fn followed(text: &[u8], secrets: &[(&str, &str)]) -> (tempfile::TempDir, Log, Words) {
         let dir = tempfile::tempdir().unwrap();
-        let secrets = Secrets::of(&secrets.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect());
+        let secrets = Secrets::of(
+            &secrets.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+            std::iter::empty(),
+        );
         let (log, words) = (Log::new(&dir.path().join("x.log"), secrets), Words::default());
         log.keep(&mut &text[..], &words);
         words.0.is_over.store(true, Ordering::Release);

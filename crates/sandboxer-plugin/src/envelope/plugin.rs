@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use sandboxer_core::contract::CancelFlag;
@@ -62,6 +62,8 @@ pub struct Definition {
     pub log: Log,
     /// What may not be told of what it says.
     pub secrets: Secrets,
+    /// Set when the user wants to stop while it starts.
+    pub cancel: CancelFlag,
 }
 
 /// How a call failed.
@@ -86,17 +88,28 @@ impl Failure {
     }
 }
 
+/// The process that takes new calls.
+#[derive(Default)]
+enum Current {
+    #[default]
+    None,
+    /// Somebody is at it; others wait as long as they have patience.
+    Starting,
+    Running(Arc<Connection>),
+}
+
 /// A plugin. At most one process of it takes new calls.
 pub struct Plugin {
     definition: Definition,
-    current: Mutex<Option<Arc<Connection>>>,
+    current: Mutex<Current>,
+    changed: Condvar,
     welcome: OnceLock<Welcome>,
 }
 
 impl Plugin {
     /// A plugin that is not started yet.
     pub fn new(definition: Definition) -> Self {
-        Self { definition, current: Mutex::default(), welcome: OnceLock::new() }
+        Self { definition, current: Mutex::default(), changed: Condvar::new(), welcome: OnceLock::new() }
     }
 
     /// Its registered name.
@@ -124,7 +137,7 @@ impl Plugin {
         if let Some(known) = self.welcome.get() {
             return Ok(known);
         }
-        self.connection(&self.patience(None))?;
+        self.connection(&self.patience(Some(&self.definition.cancel)))?;
         self.welcome.get().ok_or_else(|| Failure::unsent("it did not introduce itself".to_owned()))
     }
 
@@ -143,7 +156,7 @@ impl Plugin {
             if matches!(error, CallError::TimedOut | CallError::Cancelled) {
                 connection.give_up();
             }
-            if !matches!(error, CallError::Rpc(_) | CallError::TooLarge(_)) {
+            if !matches!(error, CallError::Rpc(_) | CallError::TooLarge(_) | CallError::NotSent(_)) {
                 self.retire(&connection);
             }
             self.explain(method, error, true)
@@ -157,25 +170,36 @@ impl Plugin {
     /// The process that takes new calls.
     fn connection(&self, patience: &Patience) -> Result<Arc<Connection>, Failure> {
         let mut current = self.current();
-        if let Some(connection) = current.as_ref().filter(|connection| !connection.is_broken()) {
-            return Ok(connection.clone());
+        loop {
+            match &*current {
+                Current::Running(connection) if !connection.is_broken() => return Ok(connection.clone()),
+                Current::Starting => {
+                    let time = patience.next().map_err(|error| self.explain(INITIALIZE, error, false))?;
+                    current =
+                        self.changed.wait_timeout(current, time).unwrap_or_else(PoisonError::into_inner).0;
+                }
+                _ => break,
+            }
         }
         // What is left of the last one is gone before the next one starts.
-        *current = None;
-        let connection = Arc::new(self.start(patience)?);
-        *current = Some(connection.clone());
-        Ok(connection)
+        let last = std::mem::replace(&mut *current, Current::Starting);
+        drop(current);
+        drop(last);
+        let started = self.start(patience).map(Arc::new);
+        *self.current() = started.as_ref().map_or(Current::None, |started| Current::Running(started.clone()));
+        self.changed.notify_all();
+        started
     }
 
     /// Calls that are under way on it may end; no other gets it.
     fn retire(&self, connection: &Arc<Connection>) {
         let mut current = self.current();
-        if current.as_ref().is_some_and(|present| Arc::ptr_eq(present, connection)) {
-            *current = None;
+        if matches!(&*current, Current::Running(present) if Arc::ptr_eq(present, connection)) {
+            *current = Current::None;
         }
     }
 
-    fn current(&self) -> MutexGuard<'_, Option<Arc<Connection>>> {
+    fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -277,6 +301,13 @@ impl Plugin {
                 broken(format!("`{method}` got no answer within {timeout:?}, so its process was ended"))
             }
             CallError::TooLarge(reason) => Failure::unsent(format!("`{method}` cannot be sent: {reason}")),
+            CallError::NotSent(why) if *why == CallError::TimedOut => {
+                let timeout = self.definition.timeout;
+                Failure::unsent(format!(
+                    "`{method}` was not sent: it was busy with other calls for {timeout:?}"
+                ))
+            }
+            CallError::NotSent(why) => self.explain(method, *why, false),
             CallError::Cancelled => Failure::Cancelled,
         }
     }

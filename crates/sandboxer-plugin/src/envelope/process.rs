@@ -101,9 +101,8 @@ impl Process {
     /// How it ended, if it does within `patience`. It stays unreaped, so that its group keeps its number.
     fn ending(&self, patience: Duration) -> Option<String> {
         let deadline = Instant::now() + patience;
-        let child = self.child();
-        let pid = Pid::from_child(&child);
         loop {
+            let pid = Pid::from_child(&self.child());
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
             if let Ok(Some(status)) = waitid(WaitId::Pid(pid), options) {
                 let signal =

@@ -1,6 +1,7 @@
 //! Texts of plugins are told to people and kept in logs: what is secret in them is taken out, and what is endless is cut.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 use serde_json::Value;
 
@@ -8,6 +9,9 @@ use serde_json::Value;
 const SHORTEST: usize = 6;
 /// Variables that hold no secrets, and are needed to understand a traceback.
 const PLACES: [&str; 2] = ["PATH", "PYTHONPATH"];
+/// What is in the names of variables that hold secrets.
+const SECRET_NAMES: [&str; 8] =
+    ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY"];
 /// How much of a text is told.
 const LONGEST_TEXT: usize = 2_000;
 
@@ -22,8 +26,13 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// The values of `env`. Of a value with several lines, each line is one: texts are looked at line by line.
-    pub fn of(env: &BTreeMap<String, String>) -> Self {
+    /// The values of `env`, and those of the `inherited` variables whose names look like secrets. Of a value with several lines, each
+    /// line is one: texts are looked at line by line.
+    pub fn of(env: &BTreeMap<String, String>, inherited: impl Iterator<Item = (OsString, OsString)>) -> Self {
+        let text =
+            |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        let mut env = env.clone();
+        env.extend(inherited.filter_map(text).filter(|(name, _)| looks_secret(name)));
         let is_secret = |(name, _): &(&String, &String)| !PLACES.contains(&name.as_str());
         let lines = |(name, value): (&String, &String)| {
             value.lines().map(|line| (line.trim().to_owned(), name.clone())).collect::<Vec<_>>()
@@ -77,12 +86,28 @@ impl Secrets {
     }
 }
 
+fn looks_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    SECRET_NAMES.iter().any(|part| name.contains(part))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn secrets(env: &[(&str, &str)]) -> Secrets {
-        Secrets::of(&env.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect())
+        Secrets::of(
+            &env.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+            std::iter::empty(),
+        )
+    }
+
+    #[test]
+    fn what_is_inherited_is_one_by_its_name() {
+        let inherited = [("GITHUB_TOKEN", "gh-12345678"), ("HOME", "/home/somebody")];
+        let inherited = inherited.into_iter().map(|(name, value)| (name.into(), value.into()));
+        let secrets = Secrets::of(&BTreeMap::new(), inherited);
+        assert_eq!(secrets.taken_out("gh-12345678 in /home/somebody"), "[GITHUB_TOKEN] in /home/somebody");
     }
 
     #[test]

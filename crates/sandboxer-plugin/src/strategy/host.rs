@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandboxer_core::config::{CustomStrategy, Source};
-use sandboxer_core::contract::Capabilities;
+use sandboxer_core::contract::{CancelFlag, Capabilities};
 use sandboxer_core::registry::{Declaration, StrategyEntry};
 use sandboxer_core::{Error, Result};
 use serde_json::{Value, json};
@@ -39,12 +39,20 @@ pub struct Surroundings {
     pub scratch: Option<PathBuf>,
     /// How long a commit waits for another one to the same resource.
     pub lock_wait: Duration,
+    /// Set when the user wants to stop.
+    pub cancel: CancelFlag,
 }
 
 impl Surroundings {
     /// A state directory, and nothing special.
     pub fn of_home(home: impl Into<PathBuf>) -> Self {
-        Self { home: home.into(), modules: None, scratch: None, lock_wait: LOCK_WAIT }
+        Self {
+            home: home.into(),
+            modules: None,
+            scratch: None,
+            lock_wait: LOCK_WAIT,
+            cancel: CancelFlag::default(),
+        }
     }
 }
 
@@ -100,7 +108,7 @@ fn entry(name: &str, custom: &CustomStrategy, around: &Surroundings) -> Result<S
     places::as_text(&state)?;
     python::make_private(&state)?;
     python::make_private(log.parent().unwrap_or(&state))?;
-    let secrets = Secrets::of(&custom.env);
+    let secrets = Secrets::of(&custom.env, std::env::vars_os());
     let log = Log::new(&log, secrets.clone());
     let definition = Definition {
         name: name.to_owned(),
@@ -110,6 +118,7 @@ fn entry(name: &str, custom: &CustomStrategy, around: &Surroundings) -> Result<S
         timeout: custom.timeout.unwrap_or(TIMEOUT),
         log,
         secrets,
+        cancel: around.cancel.clone(),
     };
     let plugin = Arc::new(Plugin::new(definition));
     let welcome = plugin.welcome().map_err(|failure| not_registered(&plugin, failure))?.clone();

@@ -68,7 +68,8 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     let place = Place::make()?;
     // Workspaces go away with the check, so they do not go where the user's are.
     let settings = Settings { scratch: None, ..app.settings(&current_dir()?)? };
-    let registry = wiring::registry(&settings, &place.home(), app.places.modules().as_deref())?;
+    let modules = app.places.modules();
+    let registry = wiring::registry(&settings, &place.home(), modules.as_deref(), &signals.cancel_flag())?;
     let said = |error| without_log_file(error, &place, &args.name);
     let entry = registry.get(&args.name).map_err(said)?;
     let bench = args.bench(app, &place, &registry, entry, signals.cancel_flag())?;

@@ -4,6 +4,7 @@ mod list;
 mod log;
 
 use sandboxer::wiring;
+use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::registry::StrategyRegistry;
 
 use crate::cli::Outcome;
@@ -43,5 +44,6 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
 /// Every strategy, as the settings here have them.
 fn registry(app: &App) -> Result<StrategyRegistry, CliError> {
     let settings = app.settings(&current_dir()?)?;
-    Ok(wiring::registry(&settings, &app.places.home, app.places.modules().as_deref())?)
+    let modules = app.places.modules();
+    Ok(wiring::registry(&settings, &app.places.home, modules.as_deref(), &CancelFlag::default())?)
 }
