@@ -11,6 +11,7 @@ mod prune;
 mod space;
 mod strategy;
 mod stream;
+mod top;
 mod touched;
 
 use std::process::ExitCode;

@@ -16,6 +16,7 @@ use sandboxer_fs::space::{Logged, Means, Pair, Space, Workshop};
 use crate::base::SnapshotBase;
 use crate::command::{Access, Btrfs};
 use crate::places::{Frozen, Places};
+use crate::top::Top;
 use crate::touched::{self, Touched};
 
 /// An original, a tree to look at or work in, and a base.
@@ -93,6 +94,7 @@ impl SnapshotSpace {
     /// Commits what is selected. What is compared, staged and the base afterwards is one snapshot, whatever programs do meanwhile.
     pub fn commit(&self, request: &CommitRequest) -> Result<CommitResult> {
         let _lock = self.lock()?;
+        let _top = Top::of(&self.pair.original)?;
         let frozen = self.places.freeze(&self.places.base(), &self.places.tree())?;
         let looking = self.looking_at(&frozen)?;
         let committed = looking.prepare_and_finish(request, &frozen);

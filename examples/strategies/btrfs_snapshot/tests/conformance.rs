@@ -50,8 +50,8 @@ fn entry() -> StrategyEntry {
 
 fn fixture() -> Result<Fixture, String> {
     let mounted = Mounted::btrfs(256 << 20)?;
-    let home = std::env::temp_dir();
-    Ok(Fixture::split_making(entry(), &home, mounted.path(), subvolume).keeping(mounted))
+    let place = mounted.path();
+    Ok(Fixture::split_making(entry(), place, place, subvolume).keeping(mounted))
 }
 
 conformance_tests!(btrfs_snapshot, fixture);
