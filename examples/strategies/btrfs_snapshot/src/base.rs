@@ -21,6 +21,8 @@ use crate::touched::Touched;
 pub struct SnapshotBase<'a> {
     /// The snapshot.
     pub snapshot: &'a Root,
+    /// The original.
+    pub original: &'a Root,
     /// Where anything may differ.
     pub touched: &'a Touched,
     /// Where the next base waits while a commit is carried out.
@@ -37,6 +39,23 @@ impl SnapshotBase<'_> {
             NodeType::File | NodeType::Directory => with_content(&parent, path.name(), entry, &stamp),
             _ => Ok(entry),
         }
+    }
+}
+
+impl SnapshotBase<'_> {
+    /// A commit makes new inodes in the original. Where it has one of the very same state and content, that is the base: a new name of the
+    /// file becomes a link to it.
+    fn committed_as(&self, path: &RelPath, entry: &Entry) -> Result<Option<Stamp>> {
+        let Some((found, base)) = self.original.stamp(path)?.zip(entry.base.filter(Stamp::is_file)) else {
+            return Ok(None);
+        };
+        if found.same_inode(&base) || !found.same_state(&base) {
+            return Ok(None);
+        }
+        let parent = self.original.parent_of(path)?;
+        let theirs = with_content(&parent, path.name(), Entry::default(), &found)?;
+        let same = theirs.hash.is_some() && theirs.hash == entry.hash && theirs.xattrs == entry.xattrs;
+        Ok(same.then_some(found))
     }
 }
 
@@ -58,7 +77,9 @@ fn with_content(parent: &Dir, name: &[u8], entry: Entry, stamp: &Stamp) -> Resul
 
 impl Base for SnapshotBase<'_> {
     fn find(&self, path: &RelPath) -> Result<Option<Entry>> {
-        self.snapshot.stamp(path)?.map(|stamp| self.entry(path, stamp)).transpose()
+        let Some(stamp) = self.snapshot.stamp(path)? else { return Ok(None) };
+        let entry = self.entry(path, stamp)?;
+        Ok(Some(Entry { base: self.committed_as(path, &entry)?.or(entry.base), ..entry }))
     }
 
     fn scan(&self, comparison: &Comparison<'_>) -> Result<Scan> {

@@ -70,6 +70,11 @@ impl SnapshotSpace {
         Ok(Self { places: self.places.clone(), pair: self.pair_over(copy, Workshop::Beside)?, base, touched })
     }
 
+    fn over<'a>(&'a self, snapshot: &'a Root) -> SnapshotBase<'a> {
+        let Self { pair: Pair { original, .. }, touched, places, .. } = self;
+        SnapshotBase { snapshot, original, touched, places }
+    }
+
     fn pair_over(&self, copy: Root, workshop: Workshop) -> Result<Pair> {
         let Pair { home, resource, original, filter, shown, means, .. } = &self.pair;
         Ok(Pair {
@@ -124,7 +129,7 @@ impl SnapshotSpace {
 
     fn bring_over(&self, next: &Path, selected: &[RelPath]) -> Result<()> {
         let pair = self.pair_over(Root::open(next)?, Workshop::Inside)?;
-        let source = SnapshotBase { snapshot: &self.pair.copy, touched: &self.touched, places: &self.places };
+        let source = self.over(&self.pair.copy);
         let mut content =
             FromOriginal { original: &self.pair.copy, transfer: Transfer::Prefer, buffer: Vec::new() };
         pair.with_workshop(|shop| restore(&pair.comparison(&source), selected, &mut content, shop))?;
@@ -142,7 +147,7 @@ impl Space for SnapshotSpace {
     }
 
     fn base(&self) -> Result<Box<dyn Base + '_>> {
-        Ok(Box::new(SnapshotBase { snapshot: &self.base, touched: &self.touched, places: &self.places }))
+        Ok(Box::new(self.over(&self.base)))
     }
 }
 
