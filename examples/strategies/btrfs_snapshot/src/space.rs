@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sandboxer_core::model::{CommitRequest, CommitResult, DiffView, RelPath, SandboxRef};
+use sandboxer_core::model::{CommitRequest, CommitResult, DiffEntry, DiffView, SandboxRef};
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::base::Base;
 use sandboxer_fs::commit;
@@ -111,28 +111,27 @@ impl SnapshotSpace {
     }
 
     fn prepare_and_finish(&self, request: &CommitRequest, frozen: &Frozen<'_>) -> Result<CommitResult> {
-        self.prepare(request, &Logged::default())?;
-        self.make_next_base(frozen, &request.paths)?;
+        let prepared = self.prepare(request, &Logged::default())?;
+        let next = self.places.next_base();
+        self.places.btrfs.delete(&next)?;
+        if request.paths.is_empty() {
+            self.places.btrfs.snapshot(&frozen.new(), &next, Access::Writable)?;
+        } else {
+            self.places.btrfs.snapshot(&frozen.old(), &next, Access::Writable)?;
+            self.bring_over(&next, &prepared.entries)?;
+        }
         self.finish(&Logged::default())
     }
 
-    /// The base with what is selected as it is in the frozen tree.
-    fn make_next_base(&self, frozen: &Frozen<'_>, selected: &[RelPath]) -> Result<()> {
-        let next = self.places.next_base();
-        self.places.btrfs.delete(&next)?;
-        if selected.is_empty() {
-            return self.places.btrfs.snapshot(&frozen.new(), &next, Access::Writable);
-        }
-        self.places.btrfs.snapshot(&frozen.old(), &next, Access::Writable)?;
-        self.bring_over(&next, selected)
-    }
-
-    fn bring_over(&self, next: &Path, selected: &[RelPath]) -> Result<()> {
+    /// Makes `next`, which is as the base, what the frozen tree is where `entries` are about. Just there: a directory among them
+    /// may hold more that differs.
+    fn bring_over(&self, next: &Path, entries: &[DiffEntry]) -> Result<()> {
         let pair = self.pair_over(Root::open(next)?, Workshop::Inside)?;
-        let source = self.over(&self.pair.copy);
-        let mut content =
-            FromOriginal { original: &self.pair.copy, transfer: Transfer::Prefer, buffer: Vec::new() };
-        pair.with_workshop(|shop| restore(&pair.comparison(&source), selected, &mut content, shop))?;
+        let from = &self.pair.copy;
+        let touched = entries.iter().flat_map(|e| e.from.iter().chain([&e.path])).cloned().collect();
+        let wanted = SnapshotBase { touched: &touched, ..self.over(from) };
+        let mut content = FromOriginal { original: from, transfer: Transfer::Prefer, buffer: Vec::new() };
+        pair.with_workshop(|shop| restore(&pair.comparison(&wanted), &[], &mut content, shop))?;
         rustix::fs::syncfs(&pair.copy).map_err(|e| Error::io("flush", next, e))
     }
 }

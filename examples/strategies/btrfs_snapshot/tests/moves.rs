@@ -8,6 +8,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use sandboxer_core::model::CommitRequest;
+use sandboxer_testkit::conformance::Open;
 use sandboxer_testkit::manifest::Facets;
 use sandboxer_testkit::skip;
 
@@ -68,6 +70,26 @@ fn step(dice: &mut Dice, root: &Path, number: usize) {
     }
 }
 
+/// Commits what lies in one place, if that can be had by itself.
+fn commit_some(dice: &mut Dice, open: &Open<'_>) {
+    let entries = open.diff().entries;
+    if entries.is_empty() {
+        return;
+    }
+    let path = entries[dice.below(entries.len())].path.clone();
+    let (before, request) =
+        (open.manifest(), CommitRequest { paths: vec![path.clone()], ..CommitRequest::default() });
+    let done = open.try_commit(&request);
+    before.assert_same(&open.manifest(), Facets::UNTOUCHED, "a commit changed the sandbox");
+    if done.is_ok() {
+        let left = open.diff().entries;
+        assert!(
+            !left.iter().any(|entry| entry.is_selected(&[path.clone()])),
+            "{path} was committed: {left:?}"
+        );
+    }
+}
+
 fn try_seed(seed: u64) {
     let fixture = match common::fixture() {
         Ok(fixture) => fixture,
@@ -80,6 +102,7 @@ fn try_seed(seed: u64) {
             step(&mut dice, &open.path(""), round * 100 + number);
         }
         let expected = open.manifest();
+        commit_some(&mut dice, &open);
         open.commit();
         let what = format!("seed {seed}, round {round}: the original");
         // A touch is no difference; and links have a test of their own.
