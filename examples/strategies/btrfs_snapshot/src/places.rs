@@ -95,15 +95,15 @@ impl Places {
         self.btrfs.delete(&self.next_base())
     }
 
-    /// Read-only snapshots of `old` and `new`, for as long as the guard lives.
-    pub fn freeze(&self, old: &Path, new: &Path) -> Result<Frozen<'_>> {
+    /// Read-only snapshots of two states, for as long as the guard lives.
+    pub fn freeze(&self, earlier: &Path, later: &Path) -> Result<Frozen<'_>> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("frozen-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let frozen = Frozen { btrfs: &self.btrfs, dir: self.home.join(name) };
         frozen.discard()?;
         std::fs::create_dir(&frozen.dir).map_err(|e| Error::io("create directory", &frozen.dir, e))?;
-        self.btrfs.snapshot(old, &frozen.old(), Access::ReadOnly)?;
-        self.btrfs.snapshot(new, &frozen.new(), Access::ReadOnly)?;
+        self.btrfs.snapshot(earlier, &frozen.earlier(), Access::ReadOnly)?;
+        self.btrfs.snapshot(later, &frozen.later(), Access::ReadOnly)?;
         Ok(frozen)
     }
 
@@ -133,17 +133,17 @@ pub struct Frozen<'a> {
 }
 
 impl Frozen<'_> {
-    pub fn old(&self) -> PathBuf {
-        self.dir.join("old")
+    pub fn earlier(&self) -> PathBuf {
+        self.dir.join("earlier")
     }
 
-    pub fn new(&self) -> PathBuf {
-        self.dir.join("new")
+    pub fn later(&self) -> PathBuf {
+        self.dir.join("later")
     }
 
     fn discard(&self) -> Result<()> {
-        self.btrfs.delete(&self.old())?;
-        self.btrfs.delete(&self.new())?;
+        self.btrfs.delete(&self.earlier())?;
+        self.btrfs.delete(&self.later())?;
         sandboxer_fs::remove_tree(&self.dir)
     }
 }

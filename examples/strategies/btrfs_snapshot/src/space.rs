@@ -65,7 +65,7 @@ impl SnapshotSpace {
 
     /// Frozen trees, and all that may differ between them.
     fn looking_at(&self, frozen: &Frozen<'_>) -> Result<Self> {
-        let (base, copy) = (Root::open(frozen.old())?, Root::open(frozen.new())?);
+        let (base, copy) = (Root::open(frozen.earlier())?, Root::open(frozen.later())?);
         let touched = touched::between(&self.places.btrfs, &base, &copy)?;
         Ok(Self { places: self.places.clone(), pair: self.pair_over(copy, Workshop::Beside)?, base, touched })
     }
@@ -90,9 +90,9 @@ impl SnapshotSpace {
         })
     }
 
-    /// What differs between the tree and the snapshot at `old`.
-    pub fn differences_from(&self, old: &Path) -> Result<DiffView> {
-        let frozen = self.places.freeze(old, &self.places.tree())?;
+    /// What differs between the tree and the snapshot at `earlier`.
+    pub fn differences_from(&self, earlier: &Path) -> Result<DiffView> {
+        let frozen = self.places.freeze(earlier, &self.places.tree())?;
         self.looking_at(&frozen)?.diff()
     }
 
@@ -115,9 +115,9 @@ impl SnapshotSpace {
         let next = self.places.next_base();
         self.places.btrfs.delete(&next)?;
         if request.paths.is_empty() {
-            self.places.btrfs.snapshot(&frozen.new(), &next, Access::Writable)?;
+            self.places.btrfs.snapshot(&frozen.later(), &next, Access::Writable)?;
         } else {
-            self.places.btrfs.snapshot(&frozen.old(), &next, Access::Writable)?;
+            self.places.btrfs.snapshot(&frozen.earlier(), &next, Access::Writable)?;
             self.bring_over(&next, &prepared.entries)?;
         }
         self.finish(&Logged::default())

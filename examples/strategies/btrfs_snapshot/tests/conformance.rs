@@ -1,5 +1,5 @@
 //! The conformance suite over the plugin, on a btrfs of its own.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
 

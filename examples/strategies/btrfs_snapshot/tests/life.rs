@@ -1,5 +1,5 @@
 //! The strategy in the hands of the manager that the `sandbox` command uses.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! However things were moved about, a difference has all of it: what is committed is what was there.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 mod common;
 
@@ -84,7 +84,7 @@ fn commit_some(dice: &mut Dice, open: &Open<'_>) {
     if done.is_ok() {
         let left = open.diff().entries;
         assert!(
-            !left.iter().any(|entry| entry.is_selected(&[path.clone()])),
+            !left.iter().any(|entry| entry.is_selected(std::slice::from_ref(&path))),
             "{path} was committed: {left:?}"
         );
     }
@@ -113,7 +113,7 @@ fn try_seed(seed: u64) {
 
 #[test]
 fn moved_about() {
-    (1..=20).for_each(try_seed);
+    (1..=6).for_each(try_seed);
 }
 
 /// The original's files are other inodes than the sandbox's, once they were committed.
