@@ -13,6 +13,9 @@ const SUBVOLUME_ROOT: u64 = 256;
 /// What `statfs` calls btrfs.
 const BTRFS_MAGIC: u64 = 0x9123_683E;
 
+/// The step that fails where the command does.
+pub const RUN: &str = "run";
+
 /// Whether a snapshot can be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -94,7 +97,7 @@ fn finish(mut child: Child) -> io::Result<()> {
 fn failed(command: &Command, error: io::Error) -> Error {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let line: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
-    Error::io("run", format!("`{}`", line.join(" ")), error)
+    Error::io(RUN, format!("`{}`", line.join(" ")), error)
 }
 
 /// Whether `path` is the root of a subvolume.

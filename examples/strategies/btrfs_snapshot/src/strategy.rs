@@ -1,5 +1,6 @@
 //! The nine methods.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use sandboxer_core::contract::{Capabilities, SandboxStrategy};
@@ -14,7 +15,7 @@ use sandboxer_fs::root::Root;
 use sandboxer_fs::space::Space;
 use serde_json::json;
 
-use crate::command::{Access, Btrfs, is_on_btrfs, is_subvolume};
+use crate::command::{Access, Btrfs, RUN, is_on_btrfs, is_subvolume};
 use crate::places::Places;
 use crate::prune::prune;
 use crate::space::SnapshotSpace;
@@ -108,7 +109,13 @@ impl SandboxStrategy for SnapshotStrategy {
             exclude: resource.string_list("exclude"),
             ..Patterns::default()
         };
-        self.make(original, &places, &patterns)?;
+        match self.make(original, &places, &patterns) {
+            Err(Error::Io { step: RUN, source, .. }) if source.kind() == ErrorKind::NotFound => {
+                let how = "install btrfs-progs, or say where it is with the option `btrfs`";
+                return self.unavailable(original, &format!("the command `btrfs` is not there; {how}"));
+            }
+            made => made?,
+        }
         let sandbox = sandbox.with_path("path", &places.tree()).with_path("base", &places.base());
         Ok(sandbox.with("patterns", json!(patterns)))
     }

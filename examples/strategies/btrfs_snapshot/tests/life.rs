@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use common::{NAME, btrfs, declared, make_subvolume, subvolumes};
 use sandboxer::wiring::{self, Setup};
-use sandboxer_core::config::Settings;
+use sandboxer_core::config::{CustomStrategy, Settings};
 use sandboxer_core::model::CommitRequest;
 use sandboxer_core::policy::CommitRules;
 use sandboxer_core::service::{Consumer, CreateRequest, Input, SandboxManager, Target, Uncommitted};
@@ -29,10 +29,14 @@ struct World {
 
 impl World {
     fn new() -> Option<Self> {
+        Self::with(declared())
+    }
+
+    fn with(strategy: CustomStrategy) -> Option<Self> {
         let mounted = Mounted::btrfs(256 << 20).inspect_err(|reason| skip(reason)).ok()?;
         let home = tempfile::tempdir().unwrap();
         let settings = Settings {
-            custom_strategies: BTreeMap::from([(NAME.to_owned(), declared())]),
+            custom_strategies: BTreeMap::from([(NAME.to_owned(), strategy)]),
             ..Settings::default()
         };
         let manager = wiring::open(Setup { settings, ..Setup::quiet(home.path().join("home")) }).unwrap();
@@ -139,6 +143,17 @@ fn another_filesystem_is_refused() {
     let error = world.try_open(elsewhere.path()).err().unwrap();
     let Error::Unavailable { reason, .. } = error.root() else { panic!("{error:?}") };
     assert!(reason.contains("not on a btrfs"), "{reason}");
+}
+
+#[test]
+fn a_missing_command_is_told() {
+    let options = [("btrfs".to_owned(), "/no/btrfs".into())].into();
+    let Some(world) = World::with(CustomStrategy { options, ..declared() }) else { return };
+    let resource = world.resource();
+    let error = world.try_open(&resource).err().unwrap();
+    let Error::Unavailable { reason, .. } = error.root() else { panic!("{error:?}") };
+    assert!(reason.contains("install btrfs-progs"), "{reason}");
+    world.assert_nothing_left(&[resource]);
 }
 
 #[test]
