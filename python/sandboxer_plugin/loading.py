@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import sys
 from typing import Any, Dict, NamedTuple, Optional
 
 from . import shape
@@ -24,6 +25,12 @@ class Loaded(NamedTuple):
     def attribute(self, name: str) -> Any:
         """An attribute of the instance, or of the class; `None` where there is none."""
         return getattr(self.cls if self.instance is None else self.instance, name, None)
+
+
+def look_in(directory: Optional[str]) -> None:
+    """Adds the user's own directory to where modules are looked for: last, so that no name in it hides one of Python's."""
+    if directory and directory not in sys.path:
+        sys.path.append(directory)
 
 
 def load(module_name: str, class_name: str, options: Dict[str, Any]) -> Loaded:

@@ -183,12 +183,11 @@ class Conflict:
 
 @dataclass(frozen=True)
 class CommitResult:
-    """What a commit did. The digest may be left out: the host computes it from the entries."""
+    """What a commit did. Without entries, it is what differed. The digest is the host's business, and computed from the entries."""
 
-    entries: Sequence[DiffEntry] = ()
+    entries: Optional[Sequence[DiffEntry]] = None
     notices: Sequence[Notice] = ()
     conflicts: Sequence[Conflict] = ()
-    digest: str = ""
     undo_bytes: Optional[int] = None
     revision: Optional[Mapping[str, Any]] = None
 

@@ -170,8 +170,9 @@ def commit(value: Any) -> Answer:
         return Answer(None)
     fields = _fields(value, CommitResult, "the result")
     for name, convert in (("entries", entry), ("notices", notice), ("conflicts", conflict)):
-        fields[name] = _listed(fields.get(name), name, convert)
-    return Answer(fields)
+        if fields.get(name) is not None:
+            fields[name] = _listed(fields[name], name, convert)
+    return Answer({name: value for name, value in fields.items() if value is not None})
 
 
 def rollback(value: Any) -> Answer:

@@ -85,8 +85,9 @@ class Server:
     def _run_in_pool(self, *call: Any) -> None:
         try:
             self._run(*call)
-        except OSError:
-            # Nobody reads the answers any more.
+        except BaseException as error:
+            # Nobody reads the answers any more, or none can be made: whoever waits for one is told by the end of this process.
+            log(error)
             os._exit(1)
 
     def _run(self, request_id: Any, method: str, run: Run, params: Dict[str, Any], content: bytes) -> None:
@@ -102,10 +103,10 @@ class Server:
             wire.send(self._sink_fd, message, attachment)
 
     def _send_error(self, request_id: Any, error: RpcError) -> None:
-        answer = {"jsonrpc": "2.0", "id": request_id, "error": error.to_json()}
+        answer = {"jsonrpc": "2.0", "id": request_id}
         try:
-            message = wire.to_bytes(answer)
-        except (TypeError, ValueError) as broken:
+            message = wire.to_bytes({**answer, "error": error.to_json()})
+        except (TypeError, ValueError, RecursionError, MemoryError) as broken:
             reason = failure(f"an error that cannot be sent: {broken}")
             message = wire.to_bytes({**answer, "error": reason.to_json()})
         self._send(message)
@@ -119,6 +120,7 @@ class Server:
         options = params.get("options") or {}
         if type(options) is not dict:
             raise RpcError(wire.INVALID_PARAMS, "options must be an object")
+        loading.look_in(params.get("modules"))
         loaded = loading.load(_text(params, "module"), _text(params, "class"), options)
         return results.Answer(self._adopt(loaded))
 

@@ -121,8 +121,8 @@ def _scan(directory: int, prefix: str, found: Dict[str, Node]) -> None:
     with os.scandir(directory) as listing:
         names = [entry.name for entry in listing]
     for name in names:
-        # What vanishes meanwhile was not there.
-        with contextlib.suppress(FileNotFoundError, NotFound):
+        # What vanishes meanwhile, or becomes something else, was not there.
+        with contextlib.suppress(FileNotFoundError, NotFound, Refused):
             node = _node(directory, name)
             found[prefix + name] = node
             if node.type == "directory":
@@ -246,9 +246,10 @@ def _open(directory: int, name: str, path: str) -> Iterator[BinaryIO]:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             raise Refused(f"{path} is no regular file, and links are not followed") from None
         raise
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise Refused(f"{path} is no regular file")
     with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise Refused(f"{path} is no regular file")
         yield file
 
 

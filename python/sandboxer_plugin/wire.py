@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Dict, List, NamedTuple, Optional
 from . import paths
 
 HEADER_LIMIT = 4 << 10
-MESSAGE_LIMIT = 64 << 20
+MESSAGE_LIMIT = 32 << 20
 ATTACHMENT_LIMIT = 64 << 20
 
 PARSE_ERROR = -32700

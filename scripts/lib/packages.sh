@@ -21,6 +21,10 @@ bwrap:bubblewrap:the benchmark of run against another container
 man:man-db:rendering of the man pages
 zsh:zsh:completions for zsh
 fish:fish:completions for fish
+mkfs.btrfs:btrfs-progs:what needs btrfs on a loop mount
+python3:python3:custom strategies in Python
+dockerd:docker.io:the example strategy for containers
+busybox:busybox-static:the image that the example strategy for containers is tried on
 '
 
 # Prints the lines of SYSTEM_TOOLS whose command is not there.

@@ -12,6 +12,7 @@ mod interrupt;
 mod measure;
 mod options;
 mod place;
+mod plugins;
 mod report;
 mod rows;
 mod run;
@@ -40,12 +41,16 @@ struct Arguments {
 enum Table {
     Files(files::FilesArguments),
     Git(git::GitArguments),
+    Plugins(plugins::PluginsArguments),
     Run(run::RunArguments),
     #[command(hide = true)]
     Traffic(traffic::TrafficArguments),
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = rows::plugins::be_if_asked() {
+        return code;
+    }
     let arguments = Arguments::parse();
     match measure_table(&arguments.table) {
         Ok(true) => ExitCode::SUCCESS,
@@ -63,6 +68,7 @@ fn measure_table(table: &Table) -> Result<bool> {
     match table {
         Table::Files(arguments) => files::measure(arguments, &interrupt),
         Table::Git(arguments) => git::measure(arguments, &interrupt),
+        Table::Plugins(arguments) => plugins::measure(arguments, &interrupt),
         Table::Run(arguments) => run::measure(arguments, &interrupt),
         Table::Traffic(arguments) => traffic::be(arguments),
     }

@@ -11,7 +11,7 @@ use crate::measure::{Sides, ratio};
 pub struct Row {
     /// What is compared; stable, so that runs can be compared by it.
     pub row: String,
-    /// The figure that is judged: ours ÷ theirs, or for unit `MB` ours itself. None where it was not measured.
+    /// The figure that is judged: ours ÷ theirs; ours itself for the units `MB`, `µs` and `MB per s`. None where it was not measured.
     pub ratio: Option<f64>,
     /// The figure must not be above this, or below it where `at_least` says so. None where there is no goal.
     pub goal: Option<f64>,
@@ -98,6 +98,29 @@ impl Row {
         }
     }
 
+    /// How long one call takes, beside the least that it could: each sample is of so many calls. Judged by itself.
+    pub fn latency(row: &str, goal: f64, calls: usize, sides: &Sides) -> Self {
+        let micros = |ms: f64| ms * 1e3 / calls as f64;
+        let (ours, theirs) = sides.medians();
+        let unit = "µs";
+        let (ours, theirs) = (micros(ours), micros(theirs));
+        Self {
+            ratio: Some(ours),
+            unit,
+            ours: Some(ours),
+            theirs: Some(theirs),
+            note: format!("{:.2} times the other", ratio(ours, theirs)),
+            ..Self::timed(row, Some(goal), sides)
+        }
+    }
+
+    /// How much gets through in a second, beside the most that could. Judged by itself.
+    pub fn rate(row: &str, goal: f64, bytes: u64, sides: &Sides) -> Self {
+        let compared = Self::throughput(row, goal, bytes, sides);
+        let note = format!("{:.2} of the other", compared.ratio.unwrap_or_default());
+        Self { ratio: compared.ours, unit: "MB per s", note, ..compared }
+    }
+
     /// A row without a number.
     pub fn without(row: &str, goal: Option<f64>, unit: &'static str, why: &Failure) -> Self {
         // A table's row is one line, whatever a failing command said.
@@ -171,6 +194,8 @@ impl Row {
 fn judged(figure: f64, unit: &str) -> String {
     match unit {
         "MB" => format!("{figure:.1} MB"),
+        "µs" => format!("{figure:.1} µs"),
+        "MB per s" => format!("{figure:.0} MB/s"),
         // A goal of a hundredth is not judged by hundredths.
         _ if figure < 0.095 => format!("{figure:.4}"),
         _ => format!("{figure:.2}"),
@@ -182,6 +207,8 @@ fn absolute(value: f64, unit: &str) -> String {
         "ms" if value >= 10_000.0 => format!("{:.1} s", value / 1_000.0),
         "ms" if value >= 100.0 => format!("{value:.0} ms"),
         "ms" => format!("{value:.2} ms"),
+        "µs" => format!("{value:.2} µs"),
+        "MB per s" => format!("{value:.0} MB/s"),
         _ => format!("{value:.1} {unit}"),
     }
 }
@@ -268,6 +295,21 @@ mod tests {
         );
         assert_eq!(Row::throughput("r", 0.26, 500_000_000, &sides(1_000, 250)).verdict(), "MISS");
         assert_eq!(serde_json::to_value(&row).unwrap()["at_least"], true);
+    }
+
+    #[test]
+    fn calls_and_rates_are_judged_by_themselves() {
+        let row = Row::latency("r", 150.0, 1_000, &sides(100, 20));
+        assert_eq!(
+            row.summary(),
+            "  100.0 µs (goal ≤ 150.0 µs) ok 100.00 µs vs 20.00 µs; 3 runs; 5.00 times the other"
+        );
+        let row = Row::rate("r", 400.0, 500_000_000, &sides(1_000, 250));
+        assert_eq!(
+            row.summary(),
+            "  500 MB/s (goal ≥ 400 MB/s) ok 500 MB/s vs 2000 MB/s; 3 runs; 0.25 of the other"
+        );
+        assert_eq!(Row::rate("r", 501.0, 500_000_000, &sides(1_000, 250)).verdict(), "MISS");
     }
 
     #[test]

@@ -171,6 +171,11 @@ impl StrategyRegistry {
         }
     }
 
+    /// Whether that name is registered already: asking for it starts nothing.
+    pub fn is_registered(&self, name: &str) -> bool {
+        self.slots.get(name).is_some_and(|slot| slot.registered().is_some())
+    }
+
     /// Makes the strategy of that name.
     pub fn open(&self, name: &str, context: &StrategyContext) -> Result<Arc<dyn SandboxStrategy>> {
         let entry = self.get(name)?;
@@ -295,6 +300,7 @@ mod tests {
         registry.declare(declaration("mine", verify)).unwrap();
         assert_eq!(registry.entries().count(), 1);
         assert_eq!(registry.declared().map(|d| d.origin.as_str()).collect::<Vec<_>>(), ["company:Class"]);
+        assert!(registry.is_registered("overlay") && !registry.is_registered("mine"));
         assert_eq!(*asked.lock().unwrap(), 0, "nobody asked");
         registry.get("mine").unwrap();
         registry.get("mine").unwrap();

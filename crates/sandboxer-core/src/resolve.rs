@@ -9,7 +9,7 @@ use crate::types::ResourceType;
 use crate::{Error, Result};
 
 /// The origin that built-in strategies are registered with.
-const BUILT_IN: &str = "built-in";
+pub(crate) const BUILT_IN: &str = "built-in";
 
 /// What is not found where the global key names a strategy that is not there.
 const BY_KEY: &str = "strategy (named by sandbox.strategy)";
@@ -117,7 +117,7 @@ fn incompatible(choice: &StrategyChoice, resource_type: &ResourceType, registry:
             resource_type.name,
             names.join(", ")
         ),
-        hint: names.first().map(|name| format!("--strategy {name}")),
+        hint: Some(format!("--strategy {}", resource_type.default_strategy)),
     }
 }
 
@@ -283,7 +283,7 @@ mod tests {
             "strategy git_worktree (from --strategy) does not work on resource type fs-directory; \
              compatible: copy_on_write, filesystem_copy, none, overlay"
         );
-        assert_eq!(hint.as_deref(), Some("--strategy copy_on_write"));
+        assert_eq!(hint.as_deref(), Some("--strategy overlay"));
     }
 
     #[test]

@@ -25,6 +25,7 @@
 //! }
 //! ```
 
+pub mod check;
 pub mod envelope;
 pub mod strategy;
 

@@ -325,9 +325,12 @@ fn features() {
         }
         _ => true,
     };
-    let writer = futures::executor::block_on(
-        runner.filter_run(features, move |_, _, scenario| runs(&scenario.name, &scenario.tags)),
-    );
+    let writer = futures::executor::block_on(runner.filter_run(features, move |feature, _, scenario| {
+        // What extends us has steps of its own.
+        let is_ours =
+            feature.path.as_ref().is_none_or(|path| !path.to_string_lossy().contains("/extensibility/"));
+        is_ours && runs(&scenario.name, &scenario.tags)
+    }));
     assert!(writer.passed_steps() > 40, "only {} steps ran", writer.passed_steps());
     assert!(!writer.execution_has_failed(), "{} steps failed", writer.failed_steps());
 }

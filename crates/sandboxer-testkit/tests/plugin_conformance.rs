@@ -21,7 +21,7 @@ fn plugin(name: &str, custom: CustomStrategy, capabilities: Capabilities) -> Str
         capabilities,
         options: custom.options.clone(),
         factory: Arc::new(move |name, _, context| {
-            let around = Surroundings { home: context.home.clone(), modules: None, scratch: None };
+            let around = Surroundings::of_home(&context.home);
             let entry = (declaration(name, &custom, &around)?.verify)()?;
             (entry.factory)(name, &entry.options, context)
         }),

@@ -76,6 +76,7 @@ pub fn registry(settings: &Settings, home: &Path, modules: Option<&Path>) -> Res
         home: home.to_path_buf(),
         modules: modules.map(Path::to_path_buf),
         scratch: settings.scratch.clone(),
+        lock_wait: settings.lock_wait,
     };
     for (name, custom) in &settings.custom_strategies {
         match custom.source() {

@@ -6,6 +6,8 @@
 //! - `# exit N` at its end is the exit code expected instead of 0;
 //! - what follows, up to the next command, is its output, stderr included; none means that it does not matter;
 //! - a block that starts with ```` ```console overlay ```` is left out where no overlay can be mounted;
+//! - a block that starts with a language and the name of a file, such as ```` ```yaml config.yaml ````, is written to that file in the
+//!   user's configuration directory;
 //! - `[..]` stands for anything within a line, a line `...` for any number of lines.
 #![allow(clippy::unwrap_used)]
 
@@ -31,8 +33,15 @@ struct Step {
 fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let (mut inside, mut overlay) = (false, false);
+    let mut file: Option<Step> = None;
     for (index, line) in page.lines().enumerate() {
         match line.trim_end() {
+            "```" if file.is_some() => {
+                let step = file.take().unwrap();
+                steps.push(Step { command: step.command + "\nEND OF FILE", ..step });
+            }
+            text if file.is_some() => file.iter_mut().for_each(|step| step.command += &format!("\n{text}")),
+            start if is_file(start) => file = Some(file_step(index + 1, start)),
             start @ ("```console" | "```console overlay") => {
                 (inside, overlay) = (true, start.ends_with("overlay"))
             }
@@ -42,6 +51,20 @@ fn steps(page: &str) -> Vec<Step> {
         }
     }
     steps
+}
+
+/// Whether a block is a file that the page has the user write.
+fn is_file(start: &str) -> bool {
+    let languages = ["```python ", "```yaml "];
+    languages.iter().any(|language| start.strip_prefix(language).is_some_and(|name| name.contains('.')))
+}
+
+fn file_step(line: usize, start: &str) -> Step {
+    let name = start.split_once(' ').unwrap().1;
+    let command = format!(
+        "file=~/.config/sandboxer/{name}; mkdir -p \"${{file%/*}}\"; sed 1d > \"$file\" <<'END OF FILE'\n"
+    );
+    Step { line, command, ..Step::default() }
 }
 
 fn add_line(steps: &mut Vec<Step>, line: usize, text: &str, overlay: bool) {
@@ -140,6 +163,13 @@ fn every_command_in_the_documentation_works() {
 }
 
 #[test]
+fn the_page_on_plugins_shows_the_example_as_it_is() {
+    let read = |path: &str| fs::read_to_string(repository().join(path)).unwrap();
+    assert!(read("docs/plugins.md").contains(&read("examples/strategies/minimal/minimal.py")));
+    assert!(read("examples/strategies/minimal/minimal.py").lines().count() < 60);
+}
+
+#[test]
 fn the_command_reference_shows_every_command() {
     let page = fs::read_to_string(repository().join("docs/cli.md")).unwrap();
     let world = World::new();
@@ -155,6 +185,9 @@ fn the_command_reference_shows_every_command() {
 
 #[test]
 fn blocks_are_read_as_documented() {
+    let file = steps("```yaml a/config.yaml\nkey: 1\n```\n```yaml\nnot: this\n```\n");
+    assert!(file.len() == 1 && file[0].command.contains("sandboxer/a/config.yaml"), "{file:?}");
+    assert!(file[0].command.ends_with("\nkey: 1\nEND OF FILE"), "{file:?}");
     let page = "text\n```console\n$ one # exit 3\nout\n```\n```console overlay\n$ two\n> more\n```\n$ not this\n```sh\n$ nor this\n```\n";
     let expected = [
         Step { line: 3, command: "one".into(), exit: 3, output: vec!["out".into()], overlay: false },

@@ -11,6 +11,7 @@ pub mod hunks;
 pub mod memory;
 pub mod merge;
 pub mod overlay;
+pub mod plugins;
 pub mod run;
 pub mod startup;
 pub mod undo;

@@ -185,7 +185,11 @@ fn check_python_program(python: &str) -> Result<()> {
 
 /// The value is not for an error to repeat.
 fn check_variable(name: &str, value: &str) -> Result<()> {
-    if name.is_empty() || name.contains(['=', '\0']) {
+    if let Some((name, _)) = name.split_once('=') {
+        // What follows may be a secret.
+        return Err(Error::usage(format!("{name:?} in env is written with `=`: write `{name}: value`")));
+    }
+    if name.is_empty() || name.contains('\0') {
         return Err(Error::usage(format!("{name:?} in env is not the name of a variable")));
     }
     if value.contains('\0') {

@@ -82,7 +82,7 @@ fn what_cannot_be_meant_is_refused_by_the_entrys_name() {
         ("{module: \"a:B\", python: \"\"}", "\"\" is not a name"),
         ("{module: \"a:B\", timeout: 0s}", "\"0s\" is no time at all"),
         ("{module: \"a:B\", timeout: soon}", "\"soon\" is not a duration"),
-        ("{module: \"a:B\", env: {\"A=B\": c}}", "\"A=B\" in env is not the name of a variable"),
+        ("{module: \"a:B\", env: {\"A=B\": c}}", "\"A\" in env is written with `=`: write `A: value`"),
         ("{module: \"a:B\", env: {\"\": c}}", "\"\" in env is not the name of a variable"),
         ("{module: \"a:B\", resource_types: [S3]}", "\"S3\" in resource_types is not the name"),
     ];

@@ -70,6 +70,9 @@ pub struct Range {
     pub length: u64,
 }
 
+/// The directories that a path to work in is confined to.
+const CONFINED: &str = "confined";
+
 impl SandboxRef {
     /// A ref without metadata.
     pub fn new(plan_id: PlanId, resource_id: ResourceId, strategy_name: impl Into<String>) -> Self {
@@ -90,6 +93,38 @@ impl SandboxRef {
     /// A metadata value that is text.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.metadata.get(key).and_then(Value::as_str)
+    }
+
+    /// The same ref, whose path to work in has to lie below one of these directories whenever somebody is sent there.
+    pub fn confined_to(self, roots: &[&Path]) -> Self {
+        let roots: Vec<Value> = roots.iter().map(|root| root.to_string_lossy().into_owned().into()).collect();
+        self.with(CONFINED, Value::Array(roots))
+    }
+
+    /// The same ref, whose path may lie anywhere.
+    pub fn anywhere(mut self) -> Self {
+        self.metadata.remove(CONFINED);
+        self
+    }
+
+    /// Refuses a path that leads out of where it is confined to. It did not when it was made; something has replaced it.
+    pub fn check_path(&self) -> Result<()> {
+        let (Some(path), Some(roots)) = (self.sandbox_path(), self.metadata.get(CONFINED)) else {
+            return Ok(());
+        };
+        let found = std::fs::canonicalize(&path).map_err(|error| Error::io("find", &path, error))?;
+        let is_below = |root: &Value| {
+            let root = root.as_str().and_then(|root| std::fs::canonicalize(root).ok());
+            root.is_some_and(|root| found.starts_with(&root) && found != root)
+        };
+        if roots.as_array().is_some_and(|roots| roots.iter().any(is_below)) {
+            return Ok(());
+        }
+        Err(Error::refused(format!(
+            "{} leads to {}, which is not in the sandbox",
+            path.display(),
+            found.display()
+        )))
     }
 
     /// Where to work: the `path` of the metadata.
@@ -177,6 +212,23 @@ mod tests {
         assert_eq!(reference.text("path"), Some("/work/tree"));
         assert_eq!(reference.text("count"), None);
         assert_eq!(reference.text("missing"), None);
+    }
+
+    #[test]
+    fn a_path_that_is_replaced_by_a_link_is_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let (root, tree, original) =
+            (temp.path().join("ws"), temp.path().join("ws/tree"), temp.path().join("original"));
+        std::fs::create_dir_all(&tree).unwrap();
+        std::fs::create_dir(&original).unwrap();
+        let confined = reference().with_path("path", &tree).confined_to(&[&root]);
+        assert!(confined.check_path().is_ok());
+        std::fs::remove_dir(&tree).unwrap();
+        assert!(confined.check_path().is_err(), "gone");
+        std::os::unix::fs::symlink(&original, &tree).unwrap();
+        assert!(matches!(confined.check_path(), Err(Error::Refused { .. })));
+        assert!(confined.anywhere().check_path().is_ok());
+        assert!(reference().check_path().is_ok());
     }
 
     #[test]

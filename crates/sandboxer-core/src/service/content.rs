@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::lock::SandboxLock;
 use super::manager::{SandboxManager, counted, in_workspace};
 use super::{RollbackResults, Sandbox, SandboxState, Target, TargetDiff, Workspace, WorkspaceDiff};
 use crate::contract::SandboxStrategy;
@@ -157,6 +158,12 @@ impl SandboxManager {
     fn check_open(&self, sandbox: &Sandbox) -> Result<()> {
         match sandbox.state {
             state if state.is_open() => Ok(()),
+            SandboxState::Destroying if !SandboxLock::is_held(&self.sandbox_dir(&sandbox.id)) => {
+                Err(Error::Refused {
+                    reason: format!("sandbox {} is half removed", sandbox.name),
+                    hint: Some(format!("finish it: `sandbox destroy {} --discard`", sandbox.name)),
+                })
+            }
             state if state.is_live() => Err(Error::Busy {
                 path: self.sandbox_dir(&sandbox.id),
                 holder: Some(format!("sandbox {} is {}", sandbox.name, state.as_str())),

@@ -333,15 +333,36 @@ impl SandboxManager {
 
     /// Cleans up every workspace that was made, last first, and goes on past a failure.
     pub(super) fn cleanup_workspaces(&self, sandbox: &Sandbox) -> Result<()> {
+        self.each_made(sandbox, |workspace| self.cleanup_workspace(workspace))
+    }
+
+    pub(super) fn cleanup_workspace(&self, workspace: &Workspace) -> Result<()> {
+        self.strategy_of(workspace)?.cleanup(&workspace.sandbox_ref)
+    }
+
+    /// Does something about every workspace that was made, last first, and goes on past a failure.
+    pub(super) fn each_made(
+        &self,
+        sandbox: &Sandbox,
+        mut work: impl FnMut(&Workspace) -> Result<()>,
+    ) -> Result<()> {
         let mut first_failure = Ok(());
-        let is_made = |w: &&Workspace| !w.sandbox_ref.metadata.contains_key(UNMADE);
-        for workspace in sandbox.workspaces.iter().rev().filter(is_made) {
-            let cleaned =
-                self.strategy_of(workspace).and_then(|strategy| strategy.cleanup(&workspace.sandbox_ref));
-            first_failure = first_failure.and(cleaned.map_err(in_workspace(sandbox, workspace)));
+        for workspace in sandbox.workspaces.iter().rev().filter(|w| is_made(w)) {
+            first_failure = first_failure.and(work(workspace).map_err(in_workspace(sandbox, workspace)));
         }
         first_failure
     }
+
+    /// Whether everything in a sandbox can be seen to without starting a program of somebody else's.
+    pub(super) fn is_at_hand(&self, sandbox: &Sandbox) -> bool {
+        let registry = &self.parts.registry;
+        sandbox.workspaces.iter().all(|w| registry.is_registered(&w.sandbox_ref.strategy_name))
+    }
+}
+
+/// Whether a strategy has made it already.
+pub(super) fn is_made(workspace: &Workspace) -> bool {
+    !workspace.sandbox_ref.metadata.contains_key(UNMADE)
 }
 
 fn check_request(request: &CreateRequest, resources: &[(Option<String>, Resource)]) -> Result<Naming> {

@@ -59,7 +59,8 @@ impl SandboxManager {
         if !target.sandbox.state.is_open() {
             return 0;
         }
-        let isolated = |w: &&Workspace| self.capabilities_of(w).is_ok_and(|can| can.isolates);
+        // Of what cannot be asked, nobody knows that it does not.
+        let isolated = |w: &&Workspace| !self.capabilities_of(w).is_ok_and(|can| !can.isolates);
         let workspaces: Vec<_> = target.workspaces.iter().filter(isolated).cloned().collect();
         let isolated = Target { workspaces, ..target.clone() };
         let diff = self.diff_unasked(&isolated, &[]);
@@ -77,12 +78,36 @@ impl SandboxManager {
         }
     }
 
+    /// Ends a sandbox whose strategy does not: everything that is known of it here is removed, and uncommitted work with it. Says, of
+    /// each workspace that its strategy could not clean up, why not; what such a strategy made elsewhere stays there.
+    pub fn abandon(&self, target: &Target) -> Result<Vec<String>> {
+        let id = &target.sandbox.id;
+        self.permit_on(target, "destroy")?;
+        let lock = self.lock(id)?;
+        InUse::check_none(&self.sandbox_dir(id), &lock)?;
+        let Some(sandbox) = self.store.sandbox(id)?.filter(|sandbox| !sandbox.state.is_gone()) else {
+            self.drop_dir_of_closed(id);
+            return Ok(Vec::new());
+        };
+        let mut left = Vec::new();
+        self.end_for_good(&sandbox, |workspace| {
+            let Err(error) = self.cleanup_workspace(workspace) else { return Ok(()) };
+            left.push(format!("strategy {}: {}", workspace.sandbox_ref.strategy_name, explain(&error)));
+            super::park::home_of(workspace).map_or(Ok(()), |home| self.remove_dir(home))
+        })?;
+        Ok(left)
+    }
+
     /// Removes a sandbox whose lock the caller holds.
     pub(super) fn destroy_locked(&self, sandbox: &Sandbox) -> Result<()> {
+        self.end_for_good(sandbox, |workspace| self.cleanup_workspace(workspace))
+    }
+
+    fn end_for_good(&self, sandbox: &Sandbox, clean_up: impl FnMut(&Workspace) -> Result<()>) -> Result<()> {
         self.parts.runtime.end(&sandbox.id)?;
         let operation = new_operation(&sandbox.id, "destroy", json!({}));
         self.store.begin_in_state(&sandbox.id, SandboxState::Destroying, &operation)?;
-        self.cleanup_workspaces(sandbox).map_err(|error| self.log_failure(&operation, error))?;
+        self.each_made(sandbox, clean_up).map_err(|error| self.log_failure(&operation, error))?;
         // Nothing else that was begun in it goes on.
         let unfinished = self.store.unfinished_operations(&sandbox.id)?;
         let ends: Vec<_> = unfinished.iter().map(|operation| end_with_sandbox(sandbox, operation)).collect();
@@ -119,13 +144,20 @@ impl SandboxManager {
     }
 
     /// Ends sandboxes whose time is up; uncommitted work is parked. One query where there are none.
+    /// Plugins are not started for it: their sandboxes wait for `gc`.
     pub fn enforce_ttl(&self) -> Result<GcReport> {
-        self.end_expired(Uncommitted::Park, false)
+        let at_hand = |sandbox: &Sandbox| self.is_at_hand(sandbox);
+        self.end_expired(at_hand, Uncommitted::Park, false)
     }
 
-    fn end_expired(&self, uncommitted: Uncommitted, dry_run: bool) -> Result<GcReport> {
+    fn end_expired(
+        &self,
+        is_meant: impl Fn(&Sandbox) -> bool,
+        uncommitted: Uncommitted,
+        dry_run: bool,
+    ) -> Result<GcReport> {
         let mut report = GcReport::default();
-        for sandbox in self.store.expired(now())? {
+        for sandbox in self.store.expired(now())?.into_iter().filter(is_meant) {
             match self.end_one_expired(&sandbox, uncommitted, dry_run) {
                 Ok(Some(Ended::Parked { .. })) => report.parked.push(sandbox.id),
                 Ok(Some(_)) => report.expired.push(sandbox.id),
@@ -165,11 +197,19 @@ impl SandboxManager {
 
     /// Ends what has expired, removes what nobody owns and keeps within the budgets; a dry run only says what it would do.
     pub fn gc(&self, uncommitted: Uncommitted, dry_run: bool) -> Result<GcReport> {
+        let mut failed = Vec::new();
         if !dry_run {
-            self.recover()?;
+            let recovered = self.recover_whatever(|_| true)?;
+            failed.extend(
+                recovered
+                    .into_iter()
+                    .filter(|r| r.failed)
+                    .map(|r| format!("{}: {}", r.sandbox_id, r.message)),
+            );
             self.parts.runtime.sweep()?;
         }
-        let mut report = self.end_expired(uncommitted, dry_run)?;
+        let mut report = self.end_expired(|_| true, uncommitted, dry_run)?;
+        report.failed.extend(failed);
         self.remove_orphans(None, dry_run, &mut report)?;
         if !dry_run {
             self.keep_within_budget(None)?;

@@ -72,6 +72,22 @@ impl SandboxManager {
         Ok(())
     }
 
+    /// The directories in which a workspace was being made when its maker was killed.
+    pub(super) fn half_made(&self, sandbox: &Sandbox, workspace: &super::Workspace) -> Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for root in self.scratch_roots()? {
+            found.extend(subdirectories(&root, "ws_")?);
+        }
+        found.retain(|path| {
+            read_owner(path).is_some_and(|owner| {
+                owner.plan_id == sandbox.plan_id.as_str()
+                    && owner.resource_id == workspace.resource.id.as_str()
+                    && is_same_directory(&owner.home, &self.parts.home)
+            })
+        });
+        Ok(found)
+    }
+
     fn scratch_roots(&self) -> Result<Vec<PathBuf>> {
         let list = self.parts.home.join("scratch-roots");
         let mut roots = vec![self.parts.home.join("scratch")];

@@ -9,20 +9,31 @@ use serde_json::Value;
 use super::commit::{TWO_PHASE, did_something, logged_as, undone_by};
 use super::commit_log::commit_end;
 use super::content::combined_digest;
+use super::create::is_made;
 use super::lifecycle::end_with_sandbox;
 use super::lock::SandboxLock;
 use super::manager::{SandboxManager, counted, explain};
 use super::{GcReport, Operation, PerWorkspace, Recovered, Sandbox, SandboxState, Target};
-use crate::model::{CommitResult, Conflict, Phase, SandboxId};
+use crate::model::{CommitResult, Conflict, Phase, SandboxId, SandboxRef};
+use crate::resolve::BUILT_IN;
 use crate::store::OperationEnd;
 use crate::{Error, Result};
 
 impl SandboxManager {
     /// Puts right what killed processes left, and tells what it did. Cheap where there is nothing: call it first in
-    /// every command. What cannot be put right now is told too, and tried again next time.
+    /// every command. What cannot be put right now is told too, and tried again next time. What only a plugin can put right waits until
+    /// somebody uses that sandbox, or for `gc`: a plugin that hangs must not hold up a command that has nothing to do with it.
     pub fn recover(&self) -> Result<Vec<Recovered>> {
+        self.recover_whatever(|sandbox| self.is_at_hand(sandbox))
+    }
+
+    /// The same for the sandboxes that are meant.
+    pub(super) fn recover_whatever(&self, is_meant: impl Fn(&Sandbox) -> bool) -> Result<Vec<Recovered>> {
         let mut all = Vec::new();
         for id in self.store.unfinished()? {
+            if self.store.sandbox(&id)?.is_some_and(|sandbox| !is_meant(&sandbox)) {
+                continue;
+            }
             match self.recover_if_free(&id) {
                 Ok(recovered) => all.extend(recovered),
                 Err(error) => all.push(Recovered { failed: true, ..told(&id, explain(&error)) }),
@@ -105,7 +116,10 @@ impl SandboxManager {
                     _ => self.roll_forward(&target, operation),
                 }
             }
-            ("commit" | "undo", _) => self.end_quietly(operation, "aborted", "interrupted"),
+            ("commit" | "undo", _) => {
+                let summary = "interrupted; what it had changed by then is not known: look at the original";
+                self.end_quietly(operation, "failed", summary)
+            }
             ("park", _) if sandbox.state.is_open() => {
                 self.finish_parking(&target, operation)?;
                 Ok(told(&sandbox.id, format!("finished parking sandbox {}", sandbox.name)))
@@ -165,11 +179,28 @@ impl SandboxManager {
 
     fn remove_half_made(&self, sandbox: &Sandbox) -> Result<Recovered> {
         self.cleanup_workspaces(sandbox)?;
+        self.cleanup_half_made(sandbox)?;
         self.remove_leftovers(&sandbox.id)?;
         let unfinished = self.store.unfinished_operations(&sandbox.id)?;
         let ends: Vec<_> = unfinished.iter().map(|operation| end_with_sandbox(sandbox, operation)).collect();
         self.close(&sandbox.id, SandboxState::Failed, &ends)?;
         Ok(told(&sandbox.id, format!("removed half-made sandbox {}", sandbox.name)))
+    }
+
+    /// A built-in makes nothing outside its directory; a custom strategy may have, and is told which sandbox will never be.
+    fn cleanup_half_made(&self, sandbox: &Sandbox) -> Result<()> {
+        for workspace in sandbox.workspaces.iter().filter(|w| !is_made(w)) {
+            let name = &workspace.sandbox_ref.strategy_name;
+            if self.parts.registry.get(name).is_ok_and(|entry| entry.origin == BUILT_IN) {
+                continue;
+            }
+            for directory in self.half_made(sandbox, workspace)? {
+                let bare =
+                    SandboxRef::new(sandbox.plan_id.clone(), workspace.resource.id.clone(), name.as_str());
+                self.strategy(name)?.cleanup(&bare.with_path("dir", &directory))?;
+            }
+        }
+        Ok(())
     }
 
     /// Directories that a strategy was killed over: no ref names them.

@@ -106,7 +106,9 @@ impl Sandbox {
 impl Workspace {
     /// Where to work: the directory (or file) that stands for the resource.
     pub fn require_path(&self) -> Result<PathBuf> {
-        self.sandbox_ref.sandbox_path().ok_or_else(|| self.without_path())
+        let path = self.sandbox_ref.sandbox_path().ok_or_else(|| self.without_path())?;
+        self.sandbox_ref.check_path()?;
+        Ok(path)
     }
 
     /// Why there is nowhere to work.

@@ -17,11 +17,12 @@ use super::frame::{FrameError, MAX_ATTACHMENT, MAX_MESSAGE, read_frame, write_fr
 use super::log::Log;
 use super::message::{Heard, RpcError, hear, request};
 use super::process::{Launch, Process};
+use super::secrets::Secrets;
 
 /// How often a caller that waits looks whether the user wants to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How often it is made sure that the process is alive. Long enough for what a process said last to have been heard.
+/// How long after its death what a process said last may take to be heard.
 const DEAD: Duration = Duration::from_secs(1);
 
 /// How long the end of a process may take to be known after its output has ended.
@@ -105,7 +106,8 @@ impl Connection {
         let flags = fcntl_getfl(&pipes.stdin)?;
         fcntl_setfl(&pipes.stdin, flags | OFlags::NONBLOCK)?;
         let shared = Arc::<Shared>::default();
-        let listener = Listener { shared: shared.clone(), process: Arc::downgrade(&process) };
+        let (process_seen, secrets) = (Arc::downgrade(&process), log.secrets().clone());
+        let listener = Listener { shared: shared.clone(), process: process_seen, secrets };
         std::thread::Builder::new()
             .name("plugin-answers".to_owned())
             .spawn(move || listener.listen(pipes.stdout))?;
@@ -205,7 +207,7 @@ impl Connection {
 
     fn wait_for(&self, id: u64, patience: &Patience) -> Result<Answer, CallError> {
         let mut state = self.shared.lock();
-        let mut looked = Instant::now();
+        let mut seen_dead = None;
         loop {
             if let Some(Some(_)) = state.waiting.get(&id) {
                 let answer = state.waiting.remove(&id).flatten();
@@ -215,20 +217,21 @@ impl Connection {
                 return Err(CallError::Broken(reason.clone()));
             }
             state = self.shared.wait(state, patience.next()?);
-            if looked.elapsed() >= DEAD {
-                drop(state);
-                self.notice_death();
-                looked = Instant::now();
-                state = self.shared.lock();
+            if self.process.has_ended() {
+                let since: &mut Instant = seen_dead.get_or_insert_with(Instant::now);
+                if since.elapsed() >= DEAD {
+                    drop(state);
+                    self.tell_death();
+                    state = self.shared.lock();
+                }
             }
         }
     }
 
     /// A child of a plugin that has died may hold its output open: then no end of it is heard.
-    fn notice_death(&self) {
-        if let Some(obituary) = self.process.obituary(Duration::ZERO) {
-            self.shared.break_off(&obituary);
-        }
+    fn tell_death(&self) {
+        let obituary = self.process.obituary(Duration::ZERO);
+        self.shared.break_off(obituary.as_deref().unwrap_or("it has ended"));
     }
 }
 
@@ -342,13 +345,15 @@ struct Listener {
     shared: Arc<Shared>,
     /// Not held: whoever holds the process last ends it, and that is to be the connection.
     process: Weak<Process>,
+    secrets: Secrets,
 }
 
 impl Listener {
     fn listen(self, stdout: ChildStdout) {
         let mut input = BufReader::with_capacity(BUFFER, stdout);
         let reason = loop {
-            let frame = match read_frame(&mut input) {
+            let frame = match read_frame(&mut input).map_err(|e| e.quoting(|text| self.secrets.quoted(text)))
+            {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break self.how_it_ended(),
                 Err(cut @ FrameError::CutShort(_)) => break format!("{cut}; {}", self.how_it_ended()),

@@ -12,9 +12,6 @@ pub const MAX_MESSAGE: u64 = 32 << 20;
 /// Most bytes of an attachment.
 pub const MAX_ATTACHMENT: u64 = 64 << 20;
 
-/// How much of what is no frame is quoted.
-const QUOTED: usize = 60;
-
 /// One message with the bytes that belong to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
@@ -31,7 +28,7 @@ pub enum FrameError {
     Io(io::Error),
     /// It ended inside a frame; the line of the header it was in, if it was in one.
     CutShort(String),
-    /// What came is no header of a frame; its beginning.
+    /// What came is no header of a frame.
     NotAFrame(String),
     /// It announces more than is taken.
     TooLarge {
@@ -49,16 +46,27 @@ impl std::fmt::Display for FrameError {
         match self {
             Self::Io(error) => write!(f, "its output cannot be read: {error}"),
             Self::CutShort(at) if at.is_empty() => f.write_str("its output ended in the middle of a frame"),
-            Self::CutShort(at) => write!(f, "its output ended in the middle of a frame, after {at}"),
+            Self::CutShort(at) => write!(f, "its output ended in the middle of a frame, after {at:?}"),
             Self::NotAFrame(start) => {
                 write!(
                     f,
-                    "its output is no frame: {start}; standard output carries the protocol and nothing else"
+                    "its output is no frame: {start:?}; standard output carries the protocol and nothing else"
                 )
             }
             Self::TooLarge { what, bytes, limit } => {
                 write!(f, "it announces {what} of {bytes} bytes, {limit} is the limit")
             }
+        }
+    }
+}
+
+impl FrameError {
+    /// The same, with what it quotes made fit to be told.
+    pub fn quoting(self, fit: impl Fn(&str) -> String) -> Self {
+        match self {
+            Self::CutShort(text) => Self::CutShort(fit(&text)),
+            Self::NotAFrame(text) => Self::NotAFrame(fit(&text)),
+            other => other,
         }
     }
 }
@@ -131,7 +139,7 @@ fn not_a_frame(line: &[u8]) -> FrameError {
 }
 
 fn quoted(line: &[u8]) -> String {
-    format!("{:?}", String::from_utf8_lossy(&line[..line.len().min(QUOTED)]))
+    String::from_utf8_lossy(line).into_owned()
 }
 
 /// Room is reserved and not touched: a length that is announced and never sent costs nothing.

@@ -51,6 +51,11 @@ impl Log {
         &self.path
     }
 
+    /// What may not be told.
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
     /// Keeps everything that comes from `stderr` until it ends, on a thread of its own.
     pub fn follow(&self, stderr: impl Read + Send + 'static) -> Words {
         let (log, words) = (self.clone(), Words::default());

@@ -1,5 +1,7 @@
 //! JSON-RPC 2.0, as far as both sides need it.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -27,6 +29,9 @@ pub mod code {
 }
 
 const VERSION: &str = "2.0";
+
+/// Conflicts are listed in errors, path by path.
+const LONGEST_ERROR: usize = 1 << 20;
 
 /// An error as it travels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -94,28 +99,53 @@ pub enum Heard {
 /// Reads a message of a plugin; an error says what is wrong with it.
 pub fn hear(frame: &Frame) -> Result<Heard, String> {
     #[derive(Deserialize)]
-    struct Message {
+    struct Message<'a> {
         jsonrpc: String,
-        #[serde(default)]
-        id: Value,
-        method: Option<String>,
+        #[serde(borrow)]
+        id: Option<&'a RawValue>,
+        #[serde(borrow)]
+        method: Option<Cow<'a, str>>,
         result: Option<Box<RawValue>>,
-        error: Option<RpcError>,
+        #[serde(borrow)]
+        error: Option<&'a RawValue>,
     }
-    let message: Message = serde_json::from_slice(&frame.message)
+    let message: Message<'_> = serde_json::from_slice(&frame.message)
         .map_err(|error| format!("it sent what is no JSON-RPC: {error}"))?;
     if message.jsonrpc != VERSION {
         return Err(format!("it speaks JSON-RPC {:?}, not {VERSION}", message.jsonrpc));
     }
-    match (message.method, message.id.as_u64(), message.error) {
+    let id = message.id.and_then(|id| id.get().parse().ok());
+    let error = message.error.map(read_error);
+    match (message.method, id, error) {
         (Some(_), None, _) => Ok(Heard::Notification),
-        (Some(method), Some(_), _) => Err(format!("it sent a request of its own, {method:?}")),
+        (Some(method), Some(_), _) => Err(format!("it sent a request of its own, {:?}", beginning(&method))),
         (None, Some(id), Some(error)) => Ok(Heard::Answer(id, Err(error))),
         (None, Some(id), None) => Ok(Heard::Answer(id, Ok(message.result.unwrap_or_else(nothing)))),
         // What it could not read it cannot name.
         (None, None, Some(error)) => Err(format!("it could not read a request: {}", error.message)),
-        (None, None, None) => Err(format!("it answered with the id {}, which is none of ours", message.id)),
+        (None, None, None) => {
+            let id = message.id.map_or("null", |id| beginning(id.get()));
+            Err(format!("it answered with the id {id}, which is none of ours"))
+        }
     }
+}
+
+/// An error that is larger than any error needs to be is told without what belongs to it.
+fn read_error(raw: &RawValue) -> RpcError {
+    if raw.get().len() > LONGEST_ERROR {
+        return RpcError::new(
+            code::FAILED,
+            format!("an error of {} bytes: {}", raw.get().len(), beginning(raw.get())),
+        );
+    }
+    let odd = |_| RpcError::new(code::FAILED, format!("an error that is none: {}", beginning(raw.get())));
+    serde_json::from_str(raw.get()).unwrap_or_else(odd)
+}
+
+/// Enough of a text to recognise it.
+fn beginning(text: &str) -> &str {
+    let end = text.char_indices().nth(100).map_or(text.len(), |(at, _)| at);
+    &text[..end]
 }
 
 fn nothing() -> Box<RawValue> {
@@ -143,6 +173,13 @@ mod tests {
         assert_eq!(result(r#"{"jsonrpc":"2.0","id":3,"result":{"a":1}}"#), r#"{"a":1}"#);
         assert_eq!(result(r#"{"jsonrpc":"2.0","id":3,"result":null}"#), "null");
         assert_eq!(result(r#"{"jsonrpc":"2.0","id":3}"#), "null");
+        let endless =
+            format!(r#"{{"jsonrpc":"2.0","id":3,"error":{{"code":1,"message":"{}"}}}}"#, "x".repeat(2 << 20));
+        assert!(
+            matches!(heard(&endless).unwrap(), Heard::Answer(3, Err(error)) if error.message.len() < 200)
+        );
+        let odd = heard(r#"{"jsonrpc":"2.0","id":3,"error":[7]}"#).unwrap();
+        assert!(matches!(odd, Heard::Answer(3, Err(error)) if error.message.ends_with("[7]")));
         let error = heard(r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32000,"message":"no"}}"#).unwrap();
         assert!(matches!(error, Heard::Answer(3, Err(error)) if error == RpcError::new(-32000, "no")));
         assert!(matches!(heard(r#"{"jsonrpc":"2.0","method":"log"}"#).unwrap(), Heard::Notification));

@@ -35,6 +35,9 @@ pub struct Welcome {
     /// How many calls it takes at once.
     #[serde(default)]
     pub concurrency: u64,
+    /// Whether it keeps others from committing to the same resource itself, as built-in strategies do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub locks: bool,
     /// One line about it.
     #[serde(default)]
     pub summary: String,
@@ -104,6 +107,11 @@ impl Plugin {
     /// Where its standard error is kept.
     pub fn log(&self) -> &Path {
         self.definition.log.path()
+    }
+
+    /// What may not be told of what it says.
+    pub fn secrets(&self) -> &Secrets {
+        &self.definition.secrets
     }
 
     /// How long a call may take.

@@ -84,6 +84,11 @@ impl Process {
         self.hopeless.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
+    /// Whether it runs no more.
+    pub fn has_ended(&self) -> bool {
+        self.ending(Duration::ZERO).is_some()
+    }
+
     /// How it ended, with its last words; `None` while it runs.
     pub fn obituary(&self, patience: Duration) -> Option<String> {
         let ending = self.ending(patience)?;

@@ -11,6 +11,9 @@ const PLACES: [&str; 2] = ["PATH", "PYTHONPATH"];
 /// How much of a text is told.
 const LONGEST_TEXT: usize = 2_000;
 
+/// How much of what makes no sense is quoted.
+const QUOTED: usize = 60;
+
 /// What may not be told: the values of the variables that a plugin is given.
 #[derive(Clone, Default)]
 pub struct Secrets {
@@ -45,6 +48,11 @@ impl Secrets {
             }
         }
         text
+    }
+
+    /// The beginning of a text without them, as a quotation.
+    pub fn quoted(&self, text: &str) -> String {
+        self.taken_out(text).chars().take(QUOTED).collect()
     }
 
     /// The text as it is told to people: without secrets, in one piece that fits a screen, and harmless on a terminal.

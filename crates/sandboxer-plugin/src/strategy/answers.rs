@@ -2,12 +2,14 @@
 
 use sandboxer_core::model::{
     Change, CheckpointId, CommitResult, Conflict, DiffEntry, DiffKind, DiffView, Notice, RelPath, Revision,
-    RollbackResult, digest_of,
+    RollbackResult,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+
+use crate::envelope::secrets::Secrets;
 
 /// An answer that cannot be used; why.
 pub(super) type Read<T> = Result<T, String>;
@@ -30,11 +32,10 @@ struct Difference {
     entries: Vec<DiffEntry>,
 }
 
-/// The answer to `commit`.
+/// The answer to `commit`. A digest is compared with what somebody reviewed, so it is not for the plugin to say.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Committed {
-    digest: Option<String>,
     entries: Option<Vec<DiffEntry>>,
     notices: Vec<Notice>,
     conflicts: Vec<Conflict>,
@@ -60,6 +61,39 @@ impl Default for RolledBack {
 /// The metadata of a sandbox is kept with it, and sent with every call.
 const LONGEST_REF: usize = 1 << 20;
 
+/// Makes every text in it fit to be told to people and to be kept.
+pub(super) trait Tell {
+    fn tell(&mut self, secrets: &Secrets);
+}
+
+impl Tell for DiffEntry {
+    fn tell(&mut self, secrets: &Secrets) {
+        self.refused.iter_mut().chain(&mut self.flags).for_each(|text| *text = secrets.told(text));
+        // A patch has many lines, and is shown as carefully as any content.
+        self.text.iter_mut().for_each(|text| *text = secrets.taken_out(text));
+    }
+}
+
+impl Tell for CommitResult {
+    fn tell(&mut self, secrets: &Secrets) {
+        self.entries.iter_mut().for_each(|entry| entry.tell(secrets));
+        self.notices.iter_mut().for_each(|notice| notice.message = secrets.told(&notice.message));
+        self.conflicts.iter_mut().for_each(|conflict| conflict.reason = secrets.told(&conflict.reason));
+    }
+}
+
+impl Tell for RollbackResult {
+    fn tell(&mut self, secrets: &Secrets) {
+        self.message = secrets.told(&self.message);
+    }
+}
+
+impl Tell for DiffView {
+    fn tell(&mut self, secrets: &Secrets) {
+        self.entries.iter_mut().for_each(|entry| entry.tell(secrets));
+    }
+}
+
 /// Fields go by name: a list of them in order is a misunderstanding.
 fn parse<T: DeserializeOwned>(said: &RawValue) -> Read<T> {
     if said.get().starts_with('[') {
@@ -83,11 +117,14 @@ pub(super) fn difference(said: &RawValue) -> Read<DiffView> {
 /// A plugin that says nothing of what it committed has committed what there was.
 pub(super) fn committed(said: &RawValue, pending: Vec<DiffEntry>) -> Read<CommitResult> {
     let said: Committed = parse::<Option<Committed>>(said)?.unwrap_or_default();
-    let entries = said.entries.unwrap_or(pending);
-    let digest = said.digest.filter(|digest| !digest.is_empty()).unwrap_or_else(|| digest_of(&entries));
+    let is_nothing = said.entries.as_ref().is_some_and(Vec::is_empty) && said.conflicts.is_empty();
+    if is_nothing && !pending.is_empty() {
+        return Err(format!("it has committed nothing of {} that differ", pending.len()));
+    }
+    let view = DiffView::new(said.entries.unwrap_or(pending));
     Ok(CommitResult {
-        digest,
-        entries,
+        digest: view.digest,
+        entries: view.entries,
         notices: said.notices,
         conflicts: said.conflicts,
         undo_bytes: said.undo_bytes,
@@ -149,9 +186,10 @@ mod tests {
 
     #[test]
     fn what_is_said_counts() {
-        let said = json!({"entries": [], "notices": [{"path": "a", "message": "m"}]});
-        let result = committed(&raw(said), vec![DiffEntry::new(path("a"), DiffKind::Created)]).unwrap();
-        assert!(result.entries.is_empty() && result.notices.len() == 1);
+        let said = json!({"digest": "made up", "entries": [], "notices": [{"path": "a", "message": "m"}]});
+        assert!(committed(&raw(said.clone()), vec![DiffEntry::new(path("a"), DiffKind::Created)]).is_err());
+        let result = committed(&raw(said), Vec::new()).unwrap();
+        assert!(result.digest.starts_with("blake3:") && result.notices.len() == 1);
         let failed = rolled_back(&raw(json!({"success": false, "message": "no"})), None, "done").unwrap();
         assert!(!failed.success && failed.message == "no");
     }

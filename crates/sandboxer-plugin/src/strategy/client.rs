@@ -14,8 +14,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::answers::{self, Read};
+use super::answers::{self, Read, Tell};
 use super::failure::from_wire;
+use super::locks::Locks;
 use super::places::{self, Places};
 use super::refs::{self, SCRATCH};
 use crate::envelope::connection::Answer;
@@ -29,6 +30,8 @@ pub struct PluginStrategy {
     pub(super) plugin: Arc<Plugin>,
     pub(super) capabilities: Capabilities,
     pub(super) places: Places,
+    /// `None` where the plugin takes the resource's lock itself.
+    pub(super) locks: Option<Locks>,
     pub(super) cancel: CancelFlag,
 }
 
@@ -68,13 +71,20 @@ impl PluginStrategy {
         read.map_err(|why| self.broken(format!("its answer to `{method}` cannot be used: {why}")))
     }
 
+    /// The same for what is told to people and kept.
+    fn read_told<T: Tell>(&self, method: &str, read: Read<T>) -> Result<T> {
+        let mut answer = self.read_as(method, read)?;
+        answer.tell(self.plugin.secrets());
+        Ok(answer)
+    }
+
     fn unsupported<T>(&self, what: &'static str, reason: &str) -> Result<T> {
         Err(Error::Unsupported { strategy: self.name().to_owned(), what, reason: reason.to_owned() })
     }
 
     /// Makes a sandbox in a workspace that is new, or there already.
     fn make(&self, plan: &PlanId, mut resource: Resource, workspace: PathBuf) -> Result<SandboxRef> {
-        resource.properties.insert(SCRATCH.to_owned(), json!(workspace));
+        resource.properties.insert(SCRATCH.to_owned(), json!(places::as_text(&workspace)?));
         let bare = SandboxRef::new(plan.clone(), resource.id.clone(), self.name());
         let answer = self.plugin.call(
             "create",
@@ -84,16 +94,22 @@ impl PluginStrategy {
         );
         let (half_made, failed) = match answer {
             Ok((said, _)) => match self.accept(&said, &bare, &workspace) {
-                Ok(own) => return Ok(refs::kept(bare, &own, &workspace)),
+                Ok(own) => return Ok(self.kept(bare, &own, &workspace)),
                 Err(error) => (answers::created(&said).map(|made| made.metadata).unwrap_or_default(), error),
             },
             Err(failure @ Failure::Broken { sent: false, .. }) => return Err(self.error("create", failure)),
             Err(failure) => (Map::new(), self.error("create", failure)),
         };
         // It may have made something. What it says of it now does not matter: the first failure does.
-        let half_made = refs::kept(bare, &half_made, &workspace);
+        let half_made = self.kept(bare, &half_made, &workspace);
         let _ = self.plugin.call("cleanup", &json!({"ref": refs::for_plugin(&half_made)}), &[], None);
         Err(failed)
+    }
+
+    /// What does not isolate is worked on where it is.
+    fn kept(&self, bare: SandboxRef, own: &Map<String, Value>, workspace: &Path) -> SandboxRef {
+        let kept = refs::kept(bare, own, workspace, &self.places.state);
+        if self.capabilities.isolates { kept } else { kept.anywhere() }
     }
 
     /// Whether a new ref is one that people can be sent to.
@@ -117,8 +133,12 @@ impl PluginStrategy {
             None if !self.capabilities.file_tree => {}
             _ => return Err(self.broken("it declares `file_tree`, and its ref has no `path` to work in")),
         }
-        places::keep_metadata(workspace, &made.metadata)?;
-        Ok(made.metadata)
+        let mut own = made.metadata;
+        if let Some(reason) = own.get_mut("fallback_reason") {
+            self.plugin.secrets().told_in(reason);
+        }
+        places::keep_metadata(workspace, &own)?;
+        Ok(own)
     }
 
     /// Brings a sandbox back, or up to date, in the workspace that it has; in the plugin's own terms.
@@ -130,13 +150,14 @@ impl PluginStrategy {
         workspace: PathBuf,
     ) -> Result<SandboxRef> {
         let own = places::kept_metadata(&workspace)?;
-        let theirs = own.get("dir").cloned().unwrap_or_else(|| json!(workspace));
+        let scratch = json!(places::as_text(&workspace)?);
+        let theirs = own.get("dir").cloned().unwrap_or_else(|| scratch.clone());
         resource.properties.insert(key.to_owned(), theirs);
-        resource.properties.insert(SCRATCH.to_owned(), json!(workspace));
+        resource.properties.insert(SCRATCH.to_owned(), scratch);
         let bare = SandboxRef::new(plan.clone(), resource.id.clone(), self.name());
         let said = self.act("create", &json!({"plan_id": plan, "resource": resource}))?;
         let own = self.accept(&said, &bare, &workspace)?;
-        Ok(refs::kept(bare, &own, &workspace))
+        Ok(self.kept(bare, &own, &workspace))
     }
 
     /// What was not declared is refused here: a plugin need not know of it.
@@ -162,6 +183,22 @@ impl PluginStrategy {
             Some((_, what, reason)) => self.unsupported(what, reason),
             None => Ok(()),
         }
+    }
+
+    /// Commits what is pending, with the resource locked.
+    fn commit_locked(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
+        let pending = self.pending(sandbox, request)?;
+        let params = json!({"ref": refs::for_plugin(sandbox), "request": request});
+        let answer = self.plugin.call("commit", &params, &[], None).map_err(|failure| match failure {
+            Failure::Broken { reason, sent: true } if request.phase == Phase::Whole => {
+                let reason =
+                    format!("{reason}; what it had changed by then is not known: look at the original");
+                Failure::Broken { reason, sent: true }
+            }
+            other => other,
+        });
+        let (said, _) = self.told("commit", answer)?;
+        self.read_told("commit", answers::committed(&said, pending))
     }
 
     /// What is about to be committed; refused where it is not what was reviewed. What chosen hunks come to, and what an undo or a later
@@ -205,14 +242,16 @@ impl SandboxStrategy for PluginStrategy {
 
     fn diff(&self, sandbox: &SandboxRef) -> Result<DiffView> {
         let (value, _) = self.look("diff", &json!({"ref": refs::for_plugin(sandbox)}))?;
-        self.read_as("diff", answers::difference(&value))
+        self.read_told("diff", answers::difference(&value))
     }
 
     fn commit(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
         self.check_request(sandbox, request)?;
-        let pending = self.pending(sandbox, request)?;
-        let value = self.act("commit", &json!({"ref": refs::for_plugin(sandbox), "request": request}))?;
-        self.read_as("commit", answers::committed(&value, pending))
+        let commit = || self.commit_locked(sandbox, request);
+        match &self.locks {
+            Some(locks) => locks.during(sandbox, refs::workspace_of(sandbox)?, request, &self.cancel, commit),
+            None => commit(),
+        }
     }
 
     fn rollback(&self, sandbox: &SandboxRef) -> Result<RollbackResult> {
@@ -220,7 +259,7 @@ impl SandboxStrategy for PluginStrategy {
             return self.unsupported("roll back chosen paths", "it rolls back everything or nothing");
         }
         let value = self.act("rollback", &json!({"ref": refs::for_plugin(sandbox)}))?;
-        self.read_as("rollback", answers::rolled_back(&value, None, "rolled back"))
+        self.read_told("rollback", answers::rolled_back(&value, None, "rolled back"))
     }
 
     fn checkpoint(&self, sandbox: &SandboxRef, checkpoint_id: &CheckpointId) -> Result<Option<PathBuf>> {
@@ -243,7 +282,7 @@ impl SandboxStrategy for PluginStrategy {
         let params = json!({"ref": refs::for_plugin(sandbox), "checkpoint_id": checkpoint_id});
         let value = self.act("restore_checkpoint", &params)?;
         let id = Some(checkpoint_id.clone());
-        self.read_as("restore_checkpoint", answers::rolled_back(&value, id, "restored"))
+        self.read_told("restore_checkpoint", answers::rolled_back(&value, id, "restored"))
     }
 
     fn cleanup(&self, sandbox: &SandboxRef) -> Result<()> {
@@ -256,6 +295,10 @@ impl SandboxStrategy for PluginStrategy {
             return Ok(());
         }
         self.act("cleanup", &json!({"ref": refs::for_plugin(sandbox)}))?;
-        if is_part { Ok(()) } else { sandboxer_fs::remove_tree(workspace) }
+        if is_part {
+            return Ok(());
+        }
+        self.locks.iter().for_each(|locks| locks.forget(workspace));
+        sandboxer_fs::remove_tree(workspace)
     }
 }

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandboxer_core::config::{CustomStrategy, Source};
-use sandboxer_core::contract::{CancelFlag, Capabilities};
+use sandboxer_core::contract::Capabilities;
 use sandboxer_core::registry::{Declaration, StrategyEntry};
 use sandboxer_core::{Error, Result};
 use serde_json::{Value, json};
 
 use super::client::PluginStrategy;
-use super::places::Places;
+use super::locks::Locks;
+use super::places::{self, Places};
 use super::python;
 use super::{STRATEGY, failure};
 use crate::envelope::log::Log;
@@ -24,6 +25,9 @@ use crate::envelope::secrets::Secrets;
 /// How long a call may take where the configuration does not say.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long a commit waits for another where nobody says.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
+
 /// What a plugin is surrounded by.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
@@ -33,12 +37,25 @@ pub struct Surroundings {
     pub modules: Option<PathBuf>,
     /// Where the settings want workspaces.
     pub scratch: Option<PathBuf>,
+    /// How long a commit waits for another one to the same resource.
+    pub lock_wait: Duration,
 }
 
 impl Surroundings {
-    fn plugins(&self) -> PathBuf {
-        self.home.join("plugins")
+    /// A state directory, and nothing special.
+    pub fn of_home(home: impl Into<PathBuf>) -> Self {
+        Self { home: home.into(), modules: None, scratch: None, lock_wait: LOCK_WAIT }
     }
+}
+
+/// What belongs to plugins, below the state directory: `state/NAME`, `log/NAME.log`, `locks`, `python`.
+fn plugins(home: &Path, part: &str) -> PathBuf {
+    home.join("plugins").join(part)
+}
+
+/// Where a plugin's standard error is kept.
+pub fn log_path(home: &Path, name: &str) -> PathBuf {
+    plugins(home, "log").join(format!("{name}.log"))
 }
 
 /// A custom strategy that is not built in, as the registry takes it: nothing is started before somebody asks for it.
@@ -79,15 +96,17 @@ fn origin(custom: &CustomStrategy) -> String {
 
 /// Starts it, and registers it if it is a strategy.
 fn entry(name: &str, custom: &CustomStrategy, around: &Surroundings) -> Result<StrategyEntry> {
-    let state = around.plugins().join(name);
+    let (state, log) = (plugins(&around.home, "state").join(name), log_path(&around.home, name));
+    places::as_text(&state)?;
     python::make_private(&state)?;
+    python::make_private(log.parent().unwrap_or(&state))?;
     let secrets = Secrets::of(&custom.env);
-    let log = Log::new(&around.plugins().join(format!("{name}.log")), secrets.clone());
+    let log = Log::new(&log, secrets.clone());
     let definition = Definition {
         name: name.to_owned(),
         role: &STRATEGY,
         launch: launch(custom, around, &state)?,
-        greeting: greeting(custom, &state),
+        greeting: greeting(custom, around, &state),
         timeout: custom.timeout.unwrap_or(TIMEOUT),
         log,
         secrets,
@@ -99,40 +118,33 @@ fn entry(name: &str, custom: &CustomStrategy, around: &Surroundings) -> Result<S
         capabilities.resource_types.clone_from(&custom.resource_types);
     }
     let places = Places { home: around.home.clone(), chosen: around.scratch.clone(), state };
-    let made_of = capabilities.clone();
+    let (made_of, locks_itself, around) = (capabilities.clone(), welcome.locks, around.clone());
     Ok(StrategyEntry {
         name: name.to_owned(),
         summary: welcome.summary,
         origin: origin(custom),
         capabilities,
         options: custom.options.clone(),
+        // One process serves every instance.
         factory: Arc::new(move |_, _, context| {
-            Ok(Arc::new(strategy(&plugin, &made_of, &places, &context.cancel)))
+            let locks = || Locks::new(plugins(&around.home, "locks"), around.lock_wait);
+            Ok(Arc::new(PluginStrategy {
+                plugin: plugin.clone(),
+                capabilities: made_of.clone(),
+                places: places.clone(),
+                locks: (!locks_itself).then(locks),
+                cancel: context.cancel.clone(),
+            }))
         }),
     })
-}
-
-/// One process serves every instance.
-fn strategy(
-    plugin: &Arc<Plugin>,
-    can: &Capabilities,
-    places: &Places,
-    cancel: &CancelFlag,
-) -> PluginStrategy {
-    PluginStrategy {
-        plugin: plugin.clone(),
-        capabilities: can.clone(),
-        places: places.clone(),
-        cancel: cancel.clone(),
-    }
 }
 
 fn launch(custom: &CustomStrategy, around: &Surroundings, state: &Path) -> Result<Launch> {
     let mut env = custom.env.clone();
     let (program, arguments) = match custom.source() {
         Source::Python { .. } => {
-            env.extend(module_path(custom, around));
-            let host: OsString = python::unpacked(&around.plugins())?.into();
+            env.extend(module_path(custom));
+            let host: OsString = python::unpacked(&plugins(&around.home, "python"))?.into();
             (python::interpreter(custom.python.as_deref()), vec![host])
         }
         Source::Program { path, .. } => (path.to_path_buf(), Vec::new()),
@@ -141,16 +153,16 @@ fn launch(custom: &CustomStrategy, around: &Surroundings, state: &Path) -> Resul
     Ok(Launch { program, arguments, env, directory: state.to_path_buf() })
 }
 
-/// `PYTHONPATH` as it is, and the place for the user's own modules after it.
-fn module_path(custom: &CustomStrategy, around: &Surroundings) -> Option<(String, String)> {
+/// `PYTHONPATH` as it is meant: a plugin is started somewhere else than its user is.
+fn module_path(custom: &CustomStrategy) -> Option<(String, String)> {
     const NAME: &str = "PYTHONPATH";
-    let own = around.modules.as_ref()?.to_str()?;
-    let present =
-        custom.env.get(NAME).cloned().or_else(|| std::env::var(NAME).ok()).filter(|path| !path.is_empty());
-    Some((NAME.to_owned(), present.map_or(own.to_owned(), |present| format!("{present}:{own}"))))
+    let present = custom.env.get(NAME).cloned().or_else(|| std::env::var(NAME).ok())?;
+    let absolute = |entry: &str| std::path::absolute(entry).ok()?.to_str().map(str::to_owned);
+    let entries: Vec<String> = present.split(':').filter(|e| !e.is_empty()).filter_map(absolute).collect();
+    Some((NAME.to_owned(), entries.join(":")))
 }
 
-fn greeting(custom: &CustomStrategy, state: &Path) -> BTreeMap<String, Value> {
+fn greeting(custom: &CustomStrategy, around: &Surroundings, state: &Path) -> BTreeMap<String, Value> {
     let (module, class) = match custom.source() {
         Source::Python { module, class } => (Some(module), Some(class)),
         Source::Program { class, .. } => (None, class),
@@ -160,6 +172,7 @@ fn greeting(custom: &CustomStrategy, state: &Path) -> BTreeMap<String, Value> {
         ("module", json!(module)),
         ("class", json!(class)),
         ("options", json!(custom.options)),
+        ("modules", json!(around.modules.as_ref().and_then(|modules| modules.to_str()))),
         ("state", json!(state)),
     ]
     .map(|(key, value)| (key.to_owned(), value))

@@ -4,6 +4,7 @@ mod answers;
 mod client;
 mod failure;
 mod host;
+mod locks;
 mod places;
 mod python;
 mod refs;
@@ -12,7 +13,7 @@ mod serve;
 use crate::envelope::shape::{Method, Role};
 
 pub use client::PluginStrategy;
-pub use host::{Surroundings, declaration};
+pub use host::{Surroundings, declaration, log_path};
 pub use serve::{Served, Start, serve, serve_with};
 
 /// What a strategy has to be able to do. A `commit` that takes the ref alone commits everything, and nothing else.

@@ -49,8 +49,23 @@ impl Places {
         if Path::new(path).is_absolute() && (is_below(workspace) || is_below(&self.state)) {
             return Ok(());
         }
+        if std::fs::canonicalize(workspace).is_ok_and(|workspace| workspace == found) {
+            return Err(format!(
+                "its path {path:?} is its scratch directory itself, and has to be one in it"
+            ));
+        }
         Err(format!("its path {path:?} is outside its scratch directory {}", workspace.display()))
     }
+}
+
+/// A path as plugins are told it. What is not text would be another path on the way back.
+pub(super) fn as_text(path: &Path) -> Result<&str> {
+    path.to_str().ok_or_else(|| Error::Refused {
+        reason: format!("a plugin cannot work in {}: its name is not UTF-8", path.display()),
+        hint: Some(
+            "choose another place for the state (--home DIR) or for scratch space (state.scratch)".to_owned(),
+        ),
+    })
 }
 
 /// Writes down what the plugin said of a sandbox.

@@ -36,9 +36,9 @@ const FILES: &[(&str, &str)] = carried![
     "sandboxer_plugin/wire.py",
 ];
 
-/// The program that Python runs, unpacked below `plugins`. What is there already is compared, and mended where it is not ours.
-pub(super) fn unpacked(plugins: &Path) -> Result<PathBuf> {
-    let top = plugins.join(format!("python-{}", version()));
+/// The program that Python runs, unpacked below `directory`. What is there already is compared, and mended where it is not ours.
+pub(super) fn unpacked(directory: &Path) -> Result<PathBuf> {
+    let top = directory.join(version());
     for (name, content) in FILES {
         let file = top.join(name);
         if std::fs::read(&file).is_ok_and(|found| found == content.as_bytes()) {

@@ -21,9 +21,11 @@ const SHOWN: [&str; 4] = ["path", "base", "history", "fallback_reason"];
 /// What the core adds for one call.
 const FOR_A_CALL: [&str; 5] = ["operation", "undo", "part", "scope", "range"];
 
-/// The ref that the host keeps of a sandbox whose plugin answered with `own` metadata.
-pub(super) fn kept(bare: SandboxRef, own: &Map<String, Value>, workspace: &Path) -> SandboxRef {
-    let mut reference = bare.with_path(DIR, workspace).with(OWN, own.clone());
+/// The ref that the host keeps of a sandbox whose plugin answered with `own` metadata. Whatever it makes of its path later, nobody is
+/// sent anywhere but into the workspace, or into `state`, the plugin's own directory.
+pub(super) fn kept(bare: SandboxRef, own: &Map<String, Value>, workspace: &Path, state: &Path) -> SandboxRef {
+    let mut reference =
+        bare.with_path(DIR, workspace).with(OWN, own.clone()).confined_to(&[workspace, state]);
     for key in SHOWN {
         if let Some(value) = own.get(key) {
             reference = reference.with(key, value.clone());
@@ -73,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_plugin_sees_its_own_metadata_and_its_scratch() {
-        let kept = kept(bare(), &own(), Path::new("/w"));
+        let kept = kept(bare(), &own(), Path::new("/w"), Path::new("/s"));
         assert_eq!((kept.text("dir"), kept.text("path")), (Some("/w"), Some("/w/tree")));
         assert!(!kept.metadata.contains_key("versions"));
         let seen = for_plugin(&kept);
@@ -85,7 +87,8 @@ mod tests {
 
     #[test]
     fn what_a_call_is_about_comes_along() {
-        let kept = kept(bare(), &own(), Path::new("/w")).for_operation(&OpId::from_string("op_1"));
+        let kept =
+            kept(bare(), &own(), Path::new("/w"), Path::new("/s")).for_operation(&OpId::from_string("op_1"));
         assert_eq!(for_plugin(&kept).text("operation"), Some("op_1"));
     }
 

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::STRATEGY;
 use super::failure::to_wire;
-use crate::envelope::frame::{Frame, read_frame, write_frame};
+use crate::envelope::frame::{Frame, MAX_ATTACHMENT, MAX_MESSAGE, read_frame, write_frame};
 use crate::envelope::message::{INITIALIZE, Incoming, PROTOCOL, RpcError, code, response};
 use crate::envelope::plugin::Welcome;
 use crate::envelope::shape::Shape;
@@ -57,12 +57,20 @@ pub struct Served {
     pub summary: String,
     /// How many calls it takes at once: each on a thread of its own.
     pub concurrency: usize,
+    /// Whether its commits lock the resource themselves. Otherwise the host does, from before they look until they are done.
+    pub locks: bool,
 }
 
 impl Served {
     /// A strategy that takes one call at a time.
     pub fn new(strategy: impl SandboxStrategy + 'static, capabilities: Capabilities) -> Self {
-        Self { strategy: Arc::new(strategy), capabilities, summary: String::new(), concurrency: 1 }
+        Self {
+            strategy: Arc::new(strategy),
+            capabilities,
+            summary: String::new(),
+            concurrency: 1,
+            locks: false,
+        }
     }
 }
 
@@ -166,6 +174,7 @@ fn welcome(served: &Served) -> Value {
         role: STRATEGY.name.to_owned(),
         methods,
         concurrency: served.concurrency.max(1) as u64,
+        locks: served.locks,
         summary: served.summary.clone(),
         capabilities: json!(served.capabilities),
     })
@@ -214,21 +223,36 @@ impl Worker {
         self.busy.fetch_add(1, Ordering::Relaxed);
         let (id, outcome) = match serde_json::from_slice::<Incoming>(&frame.message) {
             Ok(incoming) if incoming.id.is_null() => return self.done(Ok(())),
-            Ok(incoming) => {
-                (incoming.id, self.dispatch(&incoming.method, incoming.params, &frame.attachment))
-            }
+            Ok(incoming) => (incoming.id, self.survive(&incoming.method, incoming.params, &frame.attachment)),
             Err(error) => (Value::Null, Err(RpcError::new(code::PARSE, error.to_string()))),
         };
         let (outcome, attachment) = match outcome {
+            Ok((_, attachment)) if attachment.len() as u64 > MAX_ATTACHMENT => {
+                (Err(too_large(attachment.len(), MAX_ATTACHMENT)), Vec::new())
+            }
             Ok((value, attachment)) => (Ok(value), attachment),
             Err(error) => (Err(error), Vec::new()),
         };
-        self.done(send(&self.output, &response(&id, outcome), &attachment))
+        let mut message = response(&id, outcome);
+        if message.len() as u64 > MAX_MESSAGE {
+            message = response(&id, Err(too_large(message.len(), MAX_MESSAGE)));
+        }
+        self.done(send(&self.output, &message, &attachment))
     }
 
     fn done(&self, outcome: std::io::Result<()>) -> std::io::Result<()> {
         self.busy.fetch_sub(1, Ordering::Relaxed);
         outcome
+    }
+
+    /// A panic is a failure of one call: on one of several threads it would leave its caller waiting.
+    fn survive(&self, method: &str, params: Value, content: &[u8]) -> Result<(Value, Vec<u8>), RpcError> {
+        let call = std::panic::AssertUnwindSafe(|| self.dispatch(method, params, content));
+        std::panic::catch_unwind(call).unwrap_or_else(|panic| {
+            let words = panic.downcast_ref::<String>().map(String::as_str);
+            let words = words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
+            Err(RpcError::new(code::FAILED, format!("panicked: {words}")))
+        })
     }
 
     fn dispatch(&self, method: &str, params: Value, content: &[u8]) -> Result<(Value, Vec<u8>), RpcError> {
@@ -275,6 +299,11 @@ impl Call {
     fn sandbox(&self) -> Result<&SandboxRef, RpcError> {
         need(&self.r#ref)
     }
+}
+
+/// What is too large is not sent: the host would take it for a plugin gone mad.
+fn too_large(bytes: usize, limit: u64) -> RpcError {
+    RpcError::new(code::FAILED, format!("the answer has {bytes} bytes, {limit} is the limit of one message"))
 }
 
 fn need<T>(parameter: &Option<T>) -> Result<&T, RpcError> {

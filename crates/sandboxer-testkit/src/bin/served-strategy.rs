@@ -15,7 +15,13 @@ fn served(start: &Start) -> Result<Served> {
     let entry = entry(start)?;
     let context = StrategyContext::quiet(&start.state);
     let strategy = (entry.factory)(&start.name, &start.options, &context)?;
-    Ok(Served { strategy, capabilities: entry.capabilities, summary: entry.summary, concurrency: 4 })
+    Ok(Served {
+        strategy,
+        capabilities: entry.capabilities,
+        summary: entry.summary,
+        concurrency: 4,
+        locks: true,
+    })
 }
 
 fn entry(start: &Start) -> Result<StrategyEntry> {

@@ -219,7 +219,7 @@ impl Fixture {
         // What belongs to a plugin and to none of its sandboxes: its log, and the Python that is carried along.
         found.retain(|path| {
             let name = path.strip_prefix(&plugins).map(|path| path.to_string_lossy().into_owned());
-            !name.is_ok_and(|name| name.starts_with("python-") || !name.contains('/'))
+            !name.is_ok_and(|name| name.starts_with("python/") || name.starts_with("log/"))
         });
         for ancestor in self.original.ancestors() {
             let own = ancestor.starts_with(self._dirs[self._dirs.len() - 1].path());

@@ -352,7 +352,10 @@ fn hints_of(error: &Error) -> Vec<String> {
                 git::OLDEST
             )]
         }
-        Error::Unsupported { .. } | Error::Unavailable { .. } => {
+        Error::Unsupported { .. } => {
+            vec!["`sandbox strategies --json` shows what each strategy can do".to_owned()]
+        }
+        Error::Unavailable { .. } => {
             vec!["`sandbox doctor` shows which strategies work here, and why not".to_owned()]
         }
         Error::Plugin { plugin, log, .. } => plugin_hints(plugin, log.as_deref()),
@@ -430,6 +433,7 @@ fn not_found_hints(what: &str, similar: &[String]) -> Vec<String> {
             "`sandbox log` shows what was done, with the id of each operation"
         }
         "registered strategy" => {
+            hints.push("`sandbox destroy ID --force` removes the sandbox without it".to_owned());
             "the sandbox was made with a configuration that registers it (sandbox.custom_strategies), which is missing now: give it with --config FILE"
         }
         "strategy" | "strategy (named by sandbox.strategy)" => "`sandbox strategies` shows what there is",

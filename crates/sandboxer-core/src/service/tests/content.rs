@@ -226,7 +226,10 @@ fn a_sandbox_that_is_being_made_or_removed_says_so() {
     manager.destroy(&target, Uncommitted::Discard).unwrap_err();
     let leaving = manager.find("proj").unwrap();
     let error = manager.diff(&leaving, &[]).unwrap_err();
-    assert!(error.to_string().contains("sandbox proj is destroying"), "{error}");
+    assert!(error.to_string().contains("sandbox proj is half removed"), "{error}");
+    assert!(
+        matches!(error, Error::Refused { hint: Some(hint), .. } if hint.contains("destroy proj --discard"))
+    );
     assert!(matches!(manager.write(&leaving, &path("a"), b""), Err(Error::NotFound { .. })));
 }
 

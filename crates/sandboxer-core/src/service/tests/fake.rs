@@ -94,6 +94,7 @@ pub fn registry(script: &Arc<Script>) -> StrategyRegistry {
     let mut registry = StrategyRegistry::new();
     let able = Capabilities {
         file_tree: true,
+        faithful: true,
         two_phase: true,
         select_paths: true,
         scoped_rollback: true,

@@ -1,9 +1,9 @@
-use sandboxer_core::service::{Ended, SandboxState, Uncommitted};
+use sandboxer_core::service::{Ended, SandboxState, Target, Uncommitted};
 use serde_json::json;
 
 use super::TargetArg;
 use crate::cli::output::{self, count, shell_word};
-use crate::cli::session::App;
+use crate::cli::session::{App, Session};
 use crate::cli::{Outcome, exit};
 
 /// Remove a sandbox; uncommitted work is parked
@@ -16,7 +16,8 @@ use crate::cli::{Outcome, exit};
     after_help = "\
 Examples:
   sandbox destroy try
-  sandbox destroy try --discard    Throw uncommitted work away, parked work too"
+  sandbox destroy try --discard    Throw uncommitted work away, parked work too
+  sandbox destroy try --force      The same, where its custom strategy is gone or cannot clean up"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -24,6 +25,9 @@ pub struct Args {
     /// Throw uncommitted work away for good
     #[arg(long)]
     discard: bool,
+    /// Throw it away even where its strategy cannot clean up; says what may be left
+    #[arg(long)]
+    force: bool,
 }
 
 impl Args {
@@ -35,6 +39,9 @@ impl Args {
 pub fn run(app: &mut App, args: &Args) -> Outcome {
     let session = app.open()?;
     let target = session.find_any(&args.target.id)?;
+    if args.force {
+        return abandon(app, &session, &target);
+    }
     let ended = session.manager.destroy(&target, args.uncommitted())?;
     let sandbox = &target.sandbox;
     let state = match ended {
@@ -65,6 +72,25 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         let id = shell_word(sandbox.id.as_str());
         app.ui.next("bring it back:", &format!("sandbox unpark {id}"));
         app.ui.next("throw it away:", &format!("sandbox destroy {id} --discard"));
+    }
+    Ok(exit::OK)
+}
+
+fn abandon(app: &mut App, session: &Session, target: &Target) -> Outcome {
+    let left = session.manager.abandon(target)?;
+    let sandbox = &target.sandbox;
+    if app.ui.json {
+        let document = json!({"sandbox_id": sandbox.id, "name": sandbox.name, "state": SandboxState::Destroyed, "left": left});
+        app.ui.document(&document)?;
+        return Ok(exit::OK);
+    }
+    app.ui.line(format_args!("removed sandbox {} ({})", output::name(&sandbox.name), sandbox.id))?;
+    app.ui.flush()?;
+    for reason in &left {
+        app.ui.warn(format_args!(
+            "what was made outside its own directories may be left; {}",
+            output::sentence(reason)
+        ));
     }
     Ok(exit::OK)
 }

@@ -1,0 +1,12 @@
+//! Plugins that do wrong, driven by a real manager: whatever they do is a named error of that sandbox within its deadline, and the
+//! state database tells the truth afterwards.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod answers;
+mod calls;
+mod concurrency;
+mod floods;
+mod handshake;
+mod processes;
+mod secrets;
+mod world;

@@ -1,0 +1,72 @@
+# Python for the tests: an environment with the packages that examples need, and the suites. Sourced by ./test.
+
+# What cannot be had, and why, where nothing can be downloaded.
+readonly PYPI_AWAY='NewConnectionError|ConnectTimeout|ReadTimeout|ProxyError|name resolution|Network is unreachable|Connection refused'
+
+# Where the environment is: one for each list of packages, under target/python.
+environment_root() {
+    local digest
+    digest=$(cat examples/strategies/*/requirements.txt | cksum | cut -d' ' -f1)
+    echo "$(target_dir)/python/$digest"
+}
+
+# Makes the environment, once.
+python_packages() {
+    local root
+    root=$(environment_root)
+    [ -f "$root/complete" ] || make_environment "$root"
+}
+
+# Prints the interpreter that has the packages; the plain one where there is none, and what needs them is skipped.
+python_to_use() {
+    local root
+    root=$(environment_root)
+    if [ -f "$root/complete" ]; then echo "$root/bin/python"; else echo python3; fi
+}
+
+# make_environment DIRECTORY. Packages that cannot be downloaded are told and no failure; anything else is.
+make_environment() {
+    local root=$1 log lists=() list
+    log=$(mktemp)
+    for list in examples/strategies/*/requirements.txt; do lists+=(-r "$list"); done
+    say "making $root (once)"
+    rm -rf "$root"
+    make_venv "$root" || { note_skip "no virtual environment can be made (Debian package python3-venv): what needs Python packages"; return 0; }
+    if "$root/bin/pip" install --quiet --disable-pip-version-check --no-input --retries 1 --timeout 20 "${lists[@]}" >"$log" 2>&1; then
+        touch "$root/complete"
+    elif grep -qE "$PYPI_AWAY" "$log"; then
+        note_skip "PyPI cannot be reached: what needs Python packages"
+    else
+        cat "$log" >&2
+        rm -f "$log"
+        return 1
+    fi
+    rm -f "$log"
+}
+
+make_venv() {
+    python3 -m venv "$1" >&2 && return 0
+    apt_install python3-venv
+    rm -rf "$1"
+    python3 -m venv "$1" >&2
+}
+
+# python_suite PYTHON DIRECTORY [TOP]: the tests in one directory, closed by a line such as cargo's.
+python_suite() {
+    local python=$1
+    shift
+    PYTHONDONTWRITEBYTECODE=1 "$python" scripts/lib/unittest_suite.py "$@"
+}
+
+# Every suite in Python as a part of its own.
+python_parts() {
+    local directory python
+    have python3 || { note_skip "python3 is missing: everything in Python"; return 0; }
+    run_part "python packages" python_packages
+    python=$(python_to_use)
+    run_part python python_suite "$python" python/tests python
+    for directory in examples/strategies/*/; do
+        compgen -G "${directory}test_*.py" >/dev/null || continue
+        run_part "example $(basename "$directory")" python_suite "$python" "$directory"
+    done
+}
