@@ -37,5 +37,5 @@ fn served(start: &Start) -> Result<Served> {
     }
     let strategy = SnapshotStrategy::new(&start.name, Btrfs::new(program));
     let summary = "snapshots of a btrfs subvolume".to_owned();
-    Ok(Served { summary, ..Served::new(strategy, capabilities()) })
+    Ok(Served { summary, locks: true, ..Served::new(strategy, capabilities()) })
 }

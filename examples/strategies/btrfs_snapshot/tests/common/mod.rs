@@ -55,7 +55,7 @@ pub fn entry() -> StrategyEntry {
         },
         options: StrategyOptions::new(),
         factory: Arc::new(|name, _, context| {
-            let around = Surroundings { home: context.home.clone(), modules: None, scratch: None };
+            let around = Surroundings::of_home(&context.home);
             let entry = (declaration(name, &declared(), &around)?.verify)()?;
             (entry.factory)(name, &entry.options, context)
         }),
