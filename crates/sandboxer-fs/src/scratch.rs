@@ -9,6 +9,7 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
 use sandboxer_core::model::{PlanId, Resource};
 use sandboxer_core::{Error, Result};
 use ulid::Ulid;
@@ -87,9 +88,17 @@ pub fn on_filesystem_of(home: &Path, original: &Path, chosen: Option<&Path>) -> 
     roots
 }
 
+/// Whether both are on one filesystem: by their device, or by their mount, in which the subvolumes of btrfs have a device each.
 fn same_device(root: &Path, original: &Path) -> bool {
-    let device = |path: &Path| path.ancestors().find_map(|p| p.metadata().ok()).map(|m| m.dev());
-    device(root).is_some() && device(root) == device(original)
+    let stat = |path: &Path| {
+        let found = |p: &Path| statx(CWD, p, AtFlags::empty(), StatxFlags::BASIC_STATS | StatxFlags::MNT_ID);
+        path.ancestors().find_map(|p| found(p).ok())
+    };
+    let Some((root, original)) = stat(root).zip(stat(original)) else { return false };
+    let device = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor);
+    // A kernel that tells no mount has not set the bit.
+    let mount = |stat: &Statx| (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id);
+    device(&root) == device(&original) || (mount(&root).is_some() && mount(&root) == mount(&original))
 }
 
 /// The highest directory on the same filesystem.

@@ -38,6 +38,11 @@ impl Mounted {
         Self::mount(|dir| image(dir, bytes, &["mkfs.xfs", "-q", "-f", "-m", "reflink=1"]))
     }
 
+    /// A btrfs filesystem on an image of `bytes` bytes (110 MB is its least), or why there is none.
+    pub fn btrfs(bytes: u64) -> Result<Self, String> {
+        Self::mount(|dir| image(dir, bytes, &["mkfs.btrfs", "-q", "-f"]))
+    }
+
     /// An overlay, which cannot be the upper of another one, or why there is none.
     pub fn overlay() -> Result<Self, String> {
         Self::mount(|dir| {

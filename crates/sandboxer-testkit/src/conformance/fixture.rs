@@ -65,8 +65,19 @@ impl Fixture {
 
     /// The state directory below `home` and the resource below `resource`, which exist.
     pub fn split(entry: StrategyEntry, home: &Path, resource: &Path) -> Self {
+        Self::split_making(entry, home, resource, |_| ())
+    }
+
+    /// The same, where `make` makes the directory that is the resource: a subvolume, say.
+    pub fn split_making(
+        entry: StrategyEntry,
+        home: &Path,
+        resource: &Path,
+        make: impl FnOnce(&Path),
+    ) -> Self {
         let dir = TempDir::with_prefix_in("home-", home).unwrap();
         let other = TempDir::with_prefix_in("resource-", resource).unwrap();
+        make(&other.path().join("tree"));
         let mut fixture = Self::at(entry, dir.path().join("home"), other.path().join("tree"), dir);
         fixture._dirs.push(other);
         fixture
