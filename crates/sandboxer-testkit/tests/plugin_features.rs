@@ -70,7 +70,7 @@ impl Extending {
 
     /// The plugin's own directory.
     fn noted_by(&self, plugin: &str) -> PathBuf {
-        self.at("home/plugins").join(plugin).join("noted")
+        self.at("home/plugins/state").join(plugin).join("noted")
     }
 
     fn manager(&mut self) -> &SandboxManager {

@@ -161,7 +161,10 @@ impl SandboxManager {
             SandboxState::Destroying if !SandboxLock::is_held(&self.sandbox_dir(&sandbox.id)) => {
                 Err(Error::Refused {
                     reason: format!("sandbox {} is half removed", sandbox.name),
-                    hint: Some(format!("finish it: `sandbox destroy {} --discard`", sandbox.name)),
+                    hint: Some(format!(
+                        "finish it: `sandbox destroy {0} --discard`, or `sandbox destroy {0} --force` where its strategy cannot",
+                        sandbox.name
+                    )),
                 })
             }
             state if state.is_live() => Err(Error::Busy {

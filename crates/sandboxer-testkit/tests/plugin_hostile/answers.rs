@@ -152,7 +152,7 @@ fn a_path_that_is_not_its_to_give() {
         ("{original}", "original"),
         ("/", "\"/\""),
         ("{link}", "link"),
-        ("{scratch}", "outside"),
+        ("{scratch}", "scratch directory itself"),
         ("{scratch}/../..", "outside"),
         ("tree", "\"tree\""),
         ("", "\"\""),

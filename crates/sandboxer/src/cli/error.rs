@@ -358,14 +358,17 @@ fn hints_of(error: &Error) -> Vec<String> {
         Error::Unavailable { .. } => {
             vec!["`sandbox doctor` shows which strategies work here, and why not".to_owned()]
         }
-        Error::Plugin { plugin, log, .. } => plugin_hints(plugin, log.as_deref()),
+        Error::Plugin { plugin, reason, log } => plugin_hints(plugin, reason, log.as_deref()),
         Error::Busy { holder, .. } => busy_hints(holder.as_deref()),
         Error::Cancelled => vec!["type the command again to go on".to_owned()],
         _ => Vec::new(),
     }
 }
 
-fn plugin_hints(plugin: &str, log: Option<&Path>) -> Vec<String> {
+fn plugin_hints(plugin: &str, reason: &str, log: Option<&Path>) -> Vec<String> {
+    let force = reason
+        .starts_with("`cleanup`")
+        .then(|| "`sandbox destroy ID --force` removes the sandbox without it".to_owned());
     let said = log
         .filter(|log| log.exists())
         .map(|log| format!("what it wrote to its standard error is in {}", log.display()));
@@ -373,7 +376,7 @@ fn plugin_hints(plugin: &str, log: Option<&Path>) -> Vec<String> {
         "`sandbox strategies check {}` tries it on something that can be thrown away",
         shell_word(plugin)
     );
-    said.into_iter().chain([check]).collect()
+    said.into_iter().chain(force).chain([check]).collect()
 }
 
 fn busy_hints(holder: Option<&str>) -> Vec<String> {
