@@ -35,12 +35,12 @@ impl SandboxManager {
         let write = |content: &[u8], sink: &mut dyn io::Write| {
             sink.write_all(content).map_err(|error| Error::io("pass on", path.to_string(), error))
         };
+        self.permit_on(target, "read")?;
+        self.check_open(&target.sandbox)?;
         if !self.capabilities_of(workspace)?.ranges {
             let content = self.read(target, path)?;
             return write(&content, sink).map(|()| content.len() as u64);
         }
-        self.permit_on(target, "read")?;
-        self.check_open(&target.sandbox)?;
         let strategy = self.strategy_of(workspace)?;
         let mut done = 0;
         loop {
