@@ -6,6 +6,7 @@
 //! sandbox of its own, so that one failure does not look like several; whatever was made is cleaned up in any case.
 
 mod bench;
+mod claims;
 mod commits;
 mod declared;
 mod report;
@@ -79,7 +80,7 @@ pub fn check(
     check.conflict();
     check.remove();
     check.clean_up();
-    check.unavailable.map_or(Ok(check.sheet.finish()), Err)
+    check.unavailable.map_or(Ok(check.sheet.finish(capabilities)), Err)
 }
 
 /// A check under way.

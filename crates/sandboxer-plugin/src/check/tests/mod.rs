@@ -89,6 +89,22 @@ fn an_honest_strategy_passes_whole() {
 }
 
 #[test]
+fn what_is_declared_and_was_not_tried_is_told() {
+    let world = World::new();
+    let bench = world.directory();
+    let entry = filesystem_copy::entry();
+    let can = Capabilities { looks_through: true, refreshes: true, ..entry.capabilities.clone() };
+    let report = check(&*world.open(&entry), &can, &bench).unwrap();
+    for claim in ["looks_through", "refreshes"] {
+        assert!(report.declared_untried.contains(&claim), "{claim}: {:?}", report.declared_untried);
+    }
+    for claim in ["isolates", "file_tree", "checkpoints", "two_phase", "ranges", "branches"] {
+        assert!(!report.declared_untried.contains(&claim), "{claim}: {:?}", report.declared_untried);
+    }
+    assert_eq!(checked(Lie::CommitNothing).declared_untried.iter().filter(|c| **c == "two_phase").count(), 1);
+}
+
+#[test]
 fn nothing_is_left_and_the_resource_stays() {
     let world = World::new();
     let bench = world.directory();
