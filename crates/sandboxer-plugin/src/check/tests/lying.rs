@@ -19,6 +19,7 @@ pub(super) enum Lie {
     ReadOtherBytes,
     MissingIsEmpty,
     RangeIgnored,
+    OffsetIgnored,
     WriteNothing,
     NewFileNothing,
     /// The first write alone: what follows from it is not the point.
@@ -37,6 +38,11 @@ pub(super) enum Lie {
     CommitAll,
     AnyDigest,
     PrepareCommits,
+    UndoNothing,
+    HunksAll,
+    MergeTakesOurs,
+    PartIsAll,
+    ParkedIsNew,
     OverConflict,
     ConflictHalfWay,
     CleanupNothing,
@@ -92,6 +98,11 @@ impl SandboxStrategy for Lying {
         match self.lie {
             Lie::DiesAlways => Err(died()),
             Lie::Unavailable => Err(Error::Unavailable { strategy, path, reason: "not here".to_owned() }),
+            Lie::ParkedIsNew => {
+                let mut resource = resource.clone();
+                resource.properties.remove("parked");
+                self.inner.create(plan_id, &resource)
+            }
             _ => self.inner.create(plan_id, resource),
         }
     }
@@ -102,6 +113,10 @@ impl SandboxStrategy for Lying {
         match self.lie {
             Lie::ReadOtherBytes => self.inner.read(sandbox, path).map(|content| content.to_ascii_uppercase()),
             Lie::MissingIsEmpty if path.name() == b"missing.txt" => Ok(Vec::new()),
+            Lie::OffsetIgnored => {
+                let length = sandbox.range()?.map_or(usize::MAX, |range| range.length as usize);
+                self.inner.read(&plain, path).map(|content| content.into_iter().take(length).collect())
+            }
             Lie::RangeIgnored => self.inner.read(&plain, path),
             Lie::LinkFollowed => match self.followed(sandbox, path).and_then(|file| fs::read(file).ok()) {
                 Some(content) if sandbox.range()?.is_none() => Ok(content),
@@ -166,7 +181,14 @@ impl SandboxStrategy for Lying {
             Lie::PrepareCommits if request.phase == Phase::Prepare => {
                 asked(&|other| other.phase = Phase::Whole)
             }
-            Lie::OverConflict => asked(&|other| other.on_conflict = OnConflict::Theirs),
+            Lie::UndoNothing if sandbox.undo().is_some() => Ok(CommitResult::default()),
+            Lie::HunksAll => asked(&|other| other.hunks.clear()),
+            Lie::MergeTakesOurs if request.on_conflict == OnConflict::Merge => {
+                asked(&|other| other.on_conflict = OnConflict::Theirs)
+            }
+            Lie::OverConflict if request.on_conflict == OnConflict::default() => {
+                asked(&|other| other.on_conflict = OnConflict::Theirs)
+            }
             Lie::ConflictHalfWay => self.inner.commit(sandbox, request).inspect_err(|error| {
                 if matches!(error, Error::Conflict { .. }) {
                     let _ = asked(&|other| other.on_conflict = OnConflict::Theirs);
@@ -213,6 +235,11 @@ impl SandboxStrategy for Lying {
     }
 
     fn cleanup(&self, sandbox: &SandboxRef) -> Result<()> {
+        let mut whole = sandbox.clone();
+        if whole.metadata.remove("part").is_some() {
+            let is_all = matches!(self.lie, Lie::PartIsAll);
+            return self.inner.cleanup(if is_all { &whole } else { sandbox });
+        }
         let mut cleaned = self.cleaned.lock().unwrap();
         let again = cleaned.contains(&sandbox.plan_id);
         cleaned.push(sandbox.plan_id.clone());
