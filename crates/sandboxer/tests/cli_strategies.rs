@@ -26,6 +26,12 @@ class Boasts(MinimalStrategy):
     capabilities = Capabilities(checkpoints=True, file_tree=True, looks_through=True, refreshes=True)
 
 
+class ClaimsEverything(MinimalStrategy):
+    capabilities = Capabilities(
+        checkpoints=True, file_tree=True, faithful=True, undo=True, keeps_base=True, select_hunks=True, parts=True
+    )
+
+
 class RollsBackNothing(MinimalStrategy):
     def rollback(self, ref):
         return RollbackResult(restored_files=1)
@@ -214,6 +220,13 @@ fn what_is_claimed_and_was_not_tried_is_not_vouched_for() {
     let last = ran.stdout.lines().last().unwrap();
     assert!(last.starts_with("mine does what was tried: "), "{last}");
     assert!(last.ends_with("declared and not tried: looks_through, refreshes"), "{last}");
+}
+
+#[test]
+fn claims_that_nothing_stands_behind_are_found_out() {
+    let (failed, document) = Strategies::class("ClaimsEverything").failures("mine");
+    assert_eq!(failed, ["faithful", "undo", "parts", "select_hunks", "keeps_base"], "{document}");
+    assert_eq!(document["declared_untried"], Value::Array(Vec::new()));
 }
 
 #[test]

@@ -10,7 +10,7 @@ fn claims(can: &Capabilities) -> [(&'static str, bool, Option<&'static str>); 15
     [
         ("isolates", can.isolates, Some(name::UNTOUCHED)),
         ("file_tree", can.file_tree, Some(name::CREATE)),
-        ("faithful", can.faithful, None),
+        ("faithful", can.faithful, Some(name::FAITHFUL)),
         ("two_phase", can.two_phase, Some(name::TWO_PHASE)),
         ("select_paths", can.select_paths, Some(name::SELECT_PATHS)),
         ("select_hunks", can.select_hunks, Some(name::SELECT_HUNKS)),

@@ -131,6 +131,11 @@ impl Check<'_> {
         if let Some(written) = self.write_by_hand(kept, content) {
             return written;
         }
+        self.commit_meanwhile(kept, content)
+    }
+
+    /// In a second sandbox.
+    pub(super) fn commit_meanwhile(&mut self, kept: &RelPath, content: &[u8]) -> Result<(), String> {
         let second = self.open()?;
         self.write(&second, kept, content)?;
         self.commit_with(&second, &CommitRequest::default())?;

@@ -34,6 +34,11 @@ impl Check<'_> {
         let parts = declared(self.can.parts, "`parts` is not declared");
         let hunks = declared(self.can.select_hunks, "`select_hunks` is not declared");
         let merges = declared(self.can.keeps_base, "`keeps_base` is not declared");
+        let faithful = declared(self.can.faithful, "`faithful` is not declared")
+            .and(declared(self.can.isolates, "it says that it does not isolate"))
+            .and(declared(self.can.file_tree, "`file_tree` is not declared"))
+            .and(self.has_room());
+        self.step_if(faithful, name::FAITHFUL, &[name::READ, name::DIFF], Self::keep_everything);
         self.step_if(undo, name::UNDO, &[name::COMMIT], Self::take_back);
         self.step_if(parts, name::PARTS, &[name::WRITE, name::DIGEST], Self::come_back_from_parking);
         self.step_if(hunks, name::SELECT_HUNKS, &[name::COMMIT, name::DIFF], Self::commit_a_hunk);

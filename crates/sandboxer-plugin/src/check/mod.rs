@@ -9,6 +9,7 @@ mod bench;
 mod claims;
 mod commits;
 mod declared;
+mod faithful;
 mod later;
 mod report;
 #[cfg(test)]
@@ -55,6 +56,7 @@ mod name {
     pub const PARTS: &str = "parts";
     pub const KEEPS_BASE: &str = "keeps_base";
     pub const SELECT_HUNKS: &str = "select_hunks";
+    pub const FAITHFUL: &str = "faithful";
     pub const CONFLICT: &str = "conflict";
     pub const REMOVE: &str = "remove";
     pub const CLEANUP: &str = "cleanup";

@@ -39,6 +39,8 @@ pub(super) enum Lie {
     AnyDigest,
     PrepareCommits,
     UndoNothing,
+    PatternsIgnored,
+    RenameIsTwo,
     HunksAll,
     MergeTakesOurs,
     PartIsAll,
@@ -88,6 +90,19 @@ fn died() -> Error {
     Error::Plugin { plugin: "lying".to_owned(), reason: "it died".to_owned(), log: None }
 }
 
+/// A rename as what is there and what is not there any more.
+fn in_two(entry: DiffEntry) -> Vec<DiffEntry> {
+    match entry.from.clone() {
+        Some(from) => {
+            vec![
+                DiffEntry::new(from, DiffKind::Deleted),
+                DiffEntry { kind: DiffKind::Created, from: None, ..entry },
+            ]
+        }
+        None => vec![entry],
+    }
+}
+
 fn nothing_happened(checkpoint_id: Option<CheckpointId>) -> RollbackResult {
     RollbackResult { success: true, checkpoint_id, restored_files: 1, message: "done".to_owned() }
 }
@@ -98,9 +113,10 @@ impl SandboxStrategy for Lying {
         match self.lie {
             Lie::DiesAlways => Err(died()),
             Lie::Unavailable => Err(Error::Unavailable { strategy, path, reason: "not here".to_owned() }),
-            Lie::ParkedIsNew => {
+            Lie::ParkedIsNew | Lie::PatternsIgnored => {
+                let ignored = if matches!(self.lie, Lie::ParkedIsNew) { "parked" } else { "exclude" };
                 let mut resource = resource.clone();
-                resource.properties.remove("parked");
+                resource.properties.remove(ignored);
                 self.inner.create(plan_id, &resource)
             }
             _ => self.inner.create(plan_id, resource),
@@ -154,6 +170,7 @@ impl SandboxStrategy for Lying {
                 view.entries.push(DiffEntry::new(RelPath::parse("invented.txt")?, DiffKind::Created));
                 view = DiffView::new(view.entries);
             }
+            Lie::RenameIsTwo => view = DiffView::new(view.entries.into_iter().flat_map(in_two).collect()),
             Lie::DigestConstant => view.digest = "blake3:always".to_owned(),
             Lie::DigestRandom => view.digest = format!("blake3:{}", self.count()),
             Lie::CommitKeepsPending if view.entries.is_empty() => {

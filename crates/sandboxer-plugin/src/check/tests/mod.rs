@@ -163,6 +163,12 @@ fn lies_about_the_end_are_found_out() {
 }
 
 #[test]
+fn lies_about_files_are_found_out() {
+    assert_found_out(Lie::PatternsIgnored, "faithful", "left.out");
+    assert_found_out(Lie::RenameIsTwo, "faithful", "moved.txt created");
+}
+
+#[test]
 fn lies_about_parts_are_found_out() {
     assert_found_out(Lie::PartIsAll, "parts", "`create` failed");
     assert_found_out(Lie::ParkedIsNew, "parts", "taken up again: ");
