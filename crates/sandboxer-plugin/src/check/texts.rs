@@ -60,8 +60,8 @@ impl Check<'_> {
         if found == lines(replaced) {
             return Ok(());
         }
-        let found = String::from_utf8_lossy(&found).replace('\n', " ");
-        let expected = String::from_utf8_lossy(&lines(replaced)).replace('\n', " ");
+        let in_one_line = |text: &[u8]| String::from_utf8_lossy(text).trim_end().replace('\n', " ");
+        let (expected, found) = (in_one_line(&lines(replaced)), in_one_line(&found));
         Err(format!("{path} in the resource: expected the lines {expected}, found {found}"))
     }
 }

@@ -218,18 +218,22 @@ fn sentence(name: &str, report: &Report) -> String {
         .map(|(number, word)| format!(", {number} {word}"))
         .collect();
     let passed = count(report.count(StepOutcome::Ok), "step");
+    let untried = untried(report);
     match report.count(StepOutcome::Failed) {
-        0 if report.declared_untried.is_empty() => {
-            format!("{name} does what it says: {passed} passed{others}")
-        }
-        0 => {
-            let untried = report.declared_untried.join(", ");
-            format!("{name} does what was tried: {passed} passed{others}; declared and not tried: {untried}")
-        }
+        0 if untried.is_empty() => format!("{name} does what it says: {passed} passed{others}"),
+        0 => format!("{name} does what was tried: {passed} passed{others}{untried}"),
         failed => format!(
-            "{name} does not do what it says: {} failed, {passed} passed{others}",
+            "{name} does not do what it says: {} failed, {passed} passed{others}{untried}",
             count(failed, "step")
         ),
+    }
+}
+
+/// What nobody can say anything about.
+fn untried(report: &Report) -> String {
+    match &report.declared_untried[..] {
+        [] => String::new(),
+        claims => format!("; declared and not tried: {}", claims.join(", ")),
     }
 }
 
