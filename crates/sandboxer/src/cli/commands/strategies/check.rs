@@ -76,7 +76,7 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     let bench = args.bench(app, &place, &registry, entry, signals.cancel_flag())?;
     let report = tried(entry, &place, &bench).map_err(said)?;
     if signals.cancel_flag().is_cancelled() {
-        return Err(interrupted(&bench, &args));
+        return Err(interrupted(&bench, args));
     }
     tell(app, entry, &report, &place)
 }
