@@ -22,6 +22,19 @@ class Honest(MinimalStrategy):
     \"\"\"Says the truth.\"\"\"
 
 
+class Boasts(MinimalStrategy):
+    capabilities = Capabilities(checkpoints=True, file_tree=True, looks_through=True, refreshes=True)
+
+
+class ClaimsEverything(MinimalStrategy):
+    capabilities = Capabilities(
+        checkpoints=True, file_tree=True, faithful=True, undo=True, keeps_base=True, select_hunks=True, parts=True
+    )
+
+    def commit(self, ref, request):
+        return super().commit(ref)
+
+
 class RollsBackNothing(MinimalStrategy):
     def rollback(self, ref):
         return RollbackResult(restored_files=1)
@@ -170,7 +183,8 @@ fn every_built_in_passes() {
         }
         assert_eq!(ran.code, 0, "{name}\n{}{}", ran.stdout, ran.stderr);
         let last = ran.stdout.lines().last().unwrap();
-        assert!(last.starts_with(&format!("{name} does what it says: ")), "{last}");
+        assert!(last.starts_with(&format!("{name} does what ")), "{last}");
+        assert_eq!(last.contains(" it says: "), !last.contains("declared and not tried: "), "{last}");
     }
 }
 
@@ -189,9 +203,10 @@ fn a_report_in_json() {
     assert_eq!(ran.code, 0, "{}", ran.stdout);
     let document: Value = serde_json::from_str(&ran.stdout).unwrap();
     let keys: Vec<&String> = document.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["capabilities", "failed", "origin", "passed", "steps", "strategy"]);
+    assert_eq!(keys, ["capabilities", "declared_untried", "failed", "origin", "passed", "steps", "strategy"]);
     assert_eq!((&document["strategy"], &document["origin"]), (&"mine".into(), &"liar:Honest".into()));
     assert_eq!(document["failed"], 0);
+    assert_eq!(document["declared_untried"], Value::Array(Vec::new()));
     assert_eq!(document["capabilities"]["checkpoints"], true);
     let steps = document["steps"].as_array().unwrap();
     let step: Vec<&String> = steps[0].as_object().unwrap().keys().collect();
@@ -199,6 +214,22 @@ fn a_report_in_json() {
     let passed = steps.iter().filter(|step| step["outcome"] == "ok").count();
     assert_eq!(document["passed"], passed);
     assert!(steps.iter().any(|step| step["name"] == "two_phase" && step["outcome"] == "not_offered"));
+}
+
+#[test]
+fn what_is_claimed_and_was_not_tried_is_not_vouched_for() {
+    let ran = Strategies::class("Boasts").check("mine");
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    let last = ran.stdout.lines().last().unwrap();
+    assert!(last.starts_with("mine does what was tried: "), "{last}");
+    assert!(last.ends_with("declared and not tried: looks_through, refreshes"), "{last}");
+}
+
+#[test]
+fn claims_that_nothing_stands_behind_are_found_out() {
+    let (failed, document) = Strategies::class("ClaimsEverything").failures("mine");
+    assert_eq!(failed, ["faithful", "undo", "parts", "select_hunks", "keeps_base"], "{document}");
+    assert_eq!(document["declared_untried"], Value::Array(Vec::new()));
 }
 
 #[test]

@@ -105,7 +105,7 @@ impl Check<'_> {
         let kept = self.kept()?;
         let before = self.real_by_hand(&kept)?;
         let (sandbox, new) = self.changed(MINE)?;
-        self.change_meanwhile(&kept)?;
+        self.change_meanwhile(&kept, THEIRS)?;
         let answer = self.strategy.commit(&sandbox, &CommitRequest::default());
         let refusal = refused(answer, "conflict", "it went over what somebody else wrote")?;
         let Error::Conflict { conflicts } = refusal else { return Err(otherwise("conflict", &refusal)) };
@@ -127,12 +127,17 @@ impl Check<'_> {
     }
 
     /// By hand where that is possible, else in a second sandbox.
-    fn change_meanwhile(&mut self, kept: &RelPath) -> Result<(), String> {
-        if let Some(written) = self.write_by_hand(kept, THEIRS) {
+    pub(super) fn change_meanwhile(&mut self, kept: &RelPath, content: &[u8]) -> Result<(), String> {
+        if let Some(written) = self.write_by_hand(kept, content) {
             return written;
         }
+        self.commit_meanwhile(kept, content)
+    }
+
+    /// In a second sandbox.
+    pub(super) fn commit_meanwhile(&mut self, kept: &RelPath, content: &[u8]) -> Result<(), String> {
         let second = self.open()?;
-        self.write(&second, kept, THEIRS)?;
+        self.write(&second, kept, content)?;
         self.commit_with(&second, &CommitRequest::default())?;
         done_with(self, &second)
     }

@@ -10,16 +10,39 @@ use super::{Check, expect_entries, name};
 const IN_PART: &[u8] = b"changed, and not selected\n";
 const PREPARED: &[u8] = b"committed in two phases\n";
 
+/// What is asked only of those who say that they can.
+fn declared(is: bool, why: &'static str) -> Result<(), &'static str> {
+    if is { Ok(()) } else { Err(why) }
+}
+
 impl Check<'_> {
     pub(super) fn declared(&mut self) {
-        let declared = |is: bool, why| if is { Ok(()) } else { Err(why) };
         let scoped =
             declared(self.can.scoped_rollback, "`scoped_rollback` is not declared").and(self.has_room());
         let select = declared(self.can.select_paths, "`select_paths` is not declared").and(self.has_room());
+        let ranges = declared(self.can.ranges, "`ranges` is not declared");
         let phases = declared(self.can.two_phase, "`two_phase` is not declared");
+        self.step_if(ranges, name::RANGES, &[name::WRITE], Self::read_in_pieces);
         self.step_if(scoped, name::SCOPED_ROLLBACK, &[name::ROLLBACK, name::DIFF], Self::roll_back_a_part);
         self.step_if(select, name::SELECT_PATHS, &[name::COMMIT, name::DIFF], Self::commit_a_part);
         self.step_if(phases, name::TWO_PHASE, &[name::COMMIT, name::DIFF], Self::commit_in_phases);
+        self.declared_of_commits();
+    }
+
+    fn declared_of_commits(&mut self) {
+        let undo = declared(self.can.undo, "`undo` is not declared");
+        let parts = declared(self.can.parts, "`parts` is not declared");
+        let hunks = declared(self.can.select_hunks, "`select_hunks` is not declared");
+        let merges = declared(self.can.keeps_base, "`keeps_base` is not declared");
+        let faithful = declared(self.can.faithful, "`faithful` is not declared")
+            .and(declared(self.can.isolates, "it says that it does not isolate"))
+            .and(declared(self.can.file_tree, "`file_tree` is not declared"))
+            .and(self.has_room());
+        self.step_if(faithful, name::FAITHFUL, &[name::READ, name::DIFF], Self::keep_everything);
+        self.step_if(undo, name::UNDO, &[name::COMMIT], Self::take_back);
+        self.step_if(parts, name::PARTS, &[name::WRITE, name::DIGEST], Self::come_back_from_parking);
+        self.step_if(hunks, name::SELECT_HUNKS, &[name::COMMIT, name::DIFF], Self::commit_a_hunk);
+        self.step_if(merges, name::KEEPS_BASE, &[name::COMMIT], Self::merge_both_sides);
     }
 
     fn roll_back_a_part(&mut self) -> Verdict {

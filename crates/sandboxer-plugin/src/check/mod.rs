@@ -6,11 +6,15 @@
 //! sandbox of its own, so that one failure does not look like several; whatever was made is cleaned up in any case.
 
 mod bench;
+mod claims;
 mod commits;
 mod declared;
+mod faithful;
+mod later;
 mod report;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod work;
 
 use std::collections::BTreeMap;
@@ -18,7 +22,7 @@ use std::time::Instant;
 
 use sandboxer_core::Error;
 use sandboxer_core::contract::{Capabilities, SandboxStrategy};
-use sandboxer_core::model::{DiffEntry, DiffKind, DiffView, NodeType, PlanId, RelPath, SandboxRef};
+use sandboxer_core::model::{DiffEntry, DiffKind, DiffView, NodeType, PlanId, RelPath, Resource, SandboxRef};
 
 pub use bench::{Bench, Ground};
 pub use report::{Outcome, Report, Step};
@@ -48,6 +52,11 @@ mod name {
     pub const SCOPED_ROLLBACK: &str = "scoped_rollback";
     pub const SELECT_PATHS: &str = "select_paths";
     pub const TWO_PHASE: &str = "two_phase";
+    pub const UNDO: &str = "undo";
+    pub const PARTS: &str = "parts";
+    pub const KEEPS_BASE: &str = "keeps_base";
+    pub const SELECT_HUNKS: &str = "select_hunks";
+    pub const FAITHFUL: &str = "faithful";
     pub const CONFLICT: &str = "conflict";
     pub const REMOVE: &str = "remove";
     pub const CLEANUP: &str = "cleanup";
@@ -79,7 +88,7 @@ pub fn check(
     check.conflict();
     check.remove();
     check.clean_up();
-    check.unavailable.map_or(Ok(check.sheet.finish()), Err)
+    check.unavailable.map_or(Ok(check.sheet.finish(capabilities)), Err)
 }
 
 /// A check under way.
@@ -133,8 +142,12 @@ impl Check<'_> {
 
     /// A sandbox of the resource, which will be cleaned up.
     fn open(&mut self) -> Result<SandboxRef, String> {
-        let plan = PlanId::generate();
-        let made = self.strategy.create(&plan, &self.bench.resource).map_err(|error| {
+        self.open_as(&PlanId::generate(), &self.bench.resource)
+    }
+
+    /// The same of a plan and a resource that say more.
+    fn open_as(&mut self, plan: &PlanId, resource: &Resource) -> Result<SandboxRef, String> {
+        let made = self.strategy.create(plan, resource).map_err(|error| {
             let wrong = format!("`create` failed: {}", words(&error));
             if self.made.is_empty() && matches!(error, Error::Unavailable { .. }) {
                 self.unavailable = Some(error);
@@ -142,7 +155,7 @@ impl Check<'_> {
             wrong
         })?;
         self.made.push(made.clone());
-        if made.plan_id != plan || made.resource_id != self.bench.resource.id {
+        if made.plan_id != *plan || made.resource_id != self.bench.resource.id {
             return Err("its ref is about another plan or resource than it was asked for".to_owned());
         }
         Ok(made)
@@ -233,6 +246,9 @@ fn words(error: &Error) -> String {
 fn expect(what: &str, found: Option<Vec<u8>>, expected: Option<&[u8]>) -> Result<(), String> {
     if found.as_deref() == expected {
         return Ok(());
+    }
+    if shown(found.as_deref()) == shown(expected) {
+        return Err(format!("{what}: {}, and not those that were expected", shown(expected)));
     }
     Err(format!("{what}: expected {}, found {}", shown(expected), shown(found.as_deref())))
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sandboxer_core::contract::CancelFlag;
+use sandboxer_core::contract::{CancelFlag, Capabilities};
 use serde::{Serialize, Serializer};
 
 /// How a step ended.
@@ -42,6 +42,8 @@ fn milliseconds<S: Serializer>(took: &Duration, serializer: S) -> Result<S::Ok, 
 pub struct Report {
     /// Every step, in order.
     pub steps: Vec<Step>,
+    /// The capabilities that are declared, and that no step has tried.
+    pub declared_untried: Vec<&'static str>,
 }
 
 impl Report {
@@ -55,7 +57,7 @@ impl Report {
         self.steps.iter().filter(|step| step.outcome == Outcome::Failed).map(|step| step.name).collect()
     }
 
-    fn outcome(&self, name: &str) -> Option<Outcome> {
+    pub(super) fn outcome(&self, name: &str) -> Option<Outcome> {
         self.steps.iter().find(|step| step.name == name).map(|step| step.outcome)
     }
 }
@@ -119,8 +121,9 @@ impl Sheet {
         self.report.steps.push(Step { name, outcome, detail, took });
     }
 
-    /// The report as it is.
-    pub fn finish(self) -> Report {
+    /// The report as it is, of a strategy that declares `can`.
+    pub fn finish(mut self, can: &Capabilities) -> Report {
+        self.report.declared_untried = super::claims::untried(can, &self.report);
         self.report
     }
 }
@@ -140,7 +143,7 @@ mod tests {
         assert_eq!(why.as_deref(), Some("`write` did not end well"));
         sheet.not_tried("diff", why.unwrap_or_default());
         assert!(sheet.obstacle(&["diff"]).is_some());
-        let report = sheet.finish();
+        let report = sheet.finish(&Capabilities::default());
         assert_eq!((report.count(Outcome::Ok), report.failed()), (1, vec!["write"]));
     }
 
@@ -151,14 +154,14 @@ mod tests {
         cancel.cancel();
         sheet.add("create", Instant::now(), Err("interrupted".to_owned()));
         assert_eq!(sheet.obstacle(&[]).as_deref(), Some("interrupted"));
-        assert!(sheet.finish().failed().is_empty());
+        assert!(sheet.finish(&Capabilities::default()).failed().is_empty());
     }
 
     #[test]
     fn a_step_in_json() {
         let mut sheet = Sheet::new(&CancelFlag::default());
         sheet.not_offered("ranges", "not declared");
-        let json = serde_json::json!(sheet.finish());
+        let json = serde_json::json!(sheet.finish(&Capabilities::default()));
         let expected = serde_json::json!({"name": "ranges", "outcome": "not_offered", "detail": "not declared", "ms": 0});
         assert_eq!(json["steps"][0], expected);
     }

@@ -17,6 +17,8 @@ const OTHER: &[u8] = b"changed in another way\n";
 const LATER: &[u8] = b"changed once more, after the checkpoint\n";
 /// Not text, so that nobody gets away with a conversion.
 const NEW: &[u8] = b"\0new\r\n\xff\xfe";
+/// As much as a file is read at a time.
+const PIECE: u64 = 4 << 20;
 
 impl Check<'_> {
     /// Puts the first file there, where nobody else has.
@@ -88,8 +90,6 @@ impl Check<'_> {
             Ok(format!("the {} bytes that were there", seed.len()))
         });
         self.step_if(self.has_room(), name::READ_MISSING, &[name::REF], Self::miss_what_is_missing);
-        let ranges = if self.can.ranges { Ok(()) } else { Err("`ranges` is not declared") };
-        self.step_if(ranges, name::RANGES, &[name::READ], |check| check.read_in_pieces(kept, seed));
     }
 
     fn miss_what_is_missing(&mut self) -> Verdict {
@@ -103,16 +103,21 @@ impl Check<'_> {
         }
     }
 
-    fn read_in_pieces(&mut self, path: &RelPath, content: &[u8]) -> Verdict {
-        let sandbox = self.sandbox()?;
+    pub(super) fn read_in_pieces(&mut self) -> Verdict {
+        let (path, content) = (self.kept()?, more_than_a_piece());
+        let sandbox = self.open()?;
+        self.write(&sandbox, &path, &content)?;
         let size = content.len() as u64;
-        for (offset, length) in [(0, 5), (6, 4), (size - 3, 100), (size + 10, 5)] {
+        let pieces =
+            [(0, 5), (6, 4), (0, PIECE), (PIECE, PIECE), (size - 3, 100), (size, PIECE), (size + 10, 5)];
+        for (offset, length) in pieces {
             let begin = content.len().min(offset as usize);
             let end = content.len().min((offset + length) as usize);
-            let piece = self.seen(&sandbox.clone().ranged(offset, length), path)?;
+            let piece = self.seen(&sandbox.clone().ranged(offset, length), &path)?;
             expect(&format!("{length} bytes from {offset}"), piece, Some(&content[begin..end]))?;
         }
-        Ok("pieces from within, to the end and past it".to_owned())
+        super::commits::done_with(self, &sandbox)?;
+        Ok(format!("pieces of {size} bytes: from within, to the end and past it"))
     }
 
     fn change(&mut self, kept: &RelPath, new: Option<&RelPath>) {
@@ -236,6 +241,12 @@ impl Check<'_> {
         }
         Ok(())
     }
+}
+
+/// Content that differs from place to place, so that no piece can be taken for another.
+fn more_than_a_piece() -> Vec<u8> {
+    const SPREAD: u32 = 2_654_435_761;
+    (0..PIECE as u32 + 100_000).map(|place| (place.wrapping_mul(SPREAD) >> 24) as u8).collect()
 }
 
 fn entries_of(directory: &Path) -> Result<BTreeSet<std::ffi::OsString>, String> {

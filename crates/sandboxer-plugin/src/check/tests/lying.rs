@@ -19,6 +19,7 @@ pub(super) enum Lie {
     ReadOtherBytes,
     MissingIsEmpty,
     RangeIgnored,
+    OffsetIgnored,
     WriteNothing,
     NewFileNothing,
     /// The first write alone: what follows from it is not the point.
@@ -37,6 +38,13 @@ pub(super) enum Lie {
     CommitAll,
     AnyDigest,
     PrepareCommits,
+    UndoNothing,
+    PatternsIgnored,
+    RenameIsTwo,
+    HunksAll,
+    MergeTakesOurs,
+    PartIsAll,
+    ParkedIsNew,
     OverConflict,
     ConflictHalfWay,
     CleanupNothing,
@@ -82,6 +90,19 @@ fn died() -> Error {
     Error::Plugin { plugin: "lying".to_owned(), reason: "it died".to_owned(), log: None }
 }
 
+/// A rename as what is there and what is not there any more.
+fn in_two(entry: DiffEntry) -> Vec<DiffEntry> {
+    match entry.from.clone() {
+        Some(from) => {
+            vec![
+                DiffEntry::new(from, DiffKind::Deleted),
+                DiffEntry { kind: DiffKind::Created, from: None, ..entry },
+            ]
+        }
+        None => vec![entry],
+    }
+}
+
 fn nothing_happened(checkpoint_id: Option<CheckpointId>) -> RollbackResult {
     RollbackResult { success: true, checkpoint_id, restored_files: 1, message: "done".to_owned() }
 }
@@ -92,6 +113,12 @@ impl SandboxStrategy for Lying {
         match self.lie {
             Lie::DiesAlways => Err(died()),
             Lie::Unavailable => Err(Error::Unavailable { strategy, path, reason: "not here".to_owned() }),
+            Lie::ParkedIsNew | Lie::PatternsIgnored => {
+                let ignored = if matches!(self.lie, Lie::ParkedIsNew) { "parked" } else { "exclude" };
+                let mut resource = resource.clone();
+                resource.properties.remove(ignored);
+                self.inner.create(plan_id, &resource)
+            }
             _ => self.inner.create(plan_id, resource),
         }
     }
@@ -102,6 +129,10 @@ impl SandboxStrategy for Lying {
         match self.lie {
             Lie::ReadOtherBytes => self.inner.read(sandbox, path).map(|content| content.to_ascii_uppercase()),
             Lie::MissingIsEmpty if path.name() == b"missing.txt" => Ok(Vec::new()),
+            Lie::OffsetIgnored => {
+                let length = sandbox.range()?.map_or(usize::MAX, |range| range.length as usize);
+                self.inner.read(&plain, path).map(|content| content.into_iter().take(length).collect())
+            }
             Lie::RangeIgnored => self.inner.read(&plain, path),
             Lie::LinkFollowed => match self.followed(sandbox, path).and_then(|file| fs::read(file).ok()) {
                 Some(content) if sandbox.range()?.is_none() => Ok(content),
@@ -139,6 +170,7 @@ impl SandboxStrategy for Lying {
                 view.entries.push(DiffEntry::new(RelPath::parse("invented.txt")?, DiffKind::Created));
                 view = DiffView::new(view.entries);
             }
+            Lie::RenameIsTwo => view = DiffView::new(view.entries.into_iter().flat_map(in_two).collect()),
             Lie::DigestConstant => view.digest = "blake3:always".to_owned(),
             Lie::DigestRandom => view.digest = format!("blake3:{}", self.count()),
             Lie::CommitKeepsPending if view.entries.is_empty() => {
@@ -166,7 +198,14 @@ impl SandboxStrategy for Lying {
             Lie::PrepareCommits if request.phase == Phase::Prepare => {
                 asked(&|other| other.phase = Phase::Whole)
             }
-            Lie::OverConflict => asked(&|other| other.on_conflict = OnConflict::Theirs),
+            Lie::UndoNothing if sandbox.undo().is_some() => Ok(CommitResult::default()),
+            Lie::HunksAll => asked(&|other| other.hunks.clear()),
+            Lie::MergeTakesOurs if request.on_conflict == OnConflict::Merge => {
+                asked(&|other| other.on_conflict = OnConflict::Theirs)
+            }
+            Lie::OverConflict if request.on_conflict == OnConflict::default() => {
+                asked(&|other| other.on_conflict = OnConflict::Theirs)
+            }
             Lie::ConflictHalfWay => self.inner.commit(sandbox, request).inspect_err(|error| {
                 if matches!(error, Error::Conflict { .. }) {
                     let _ = asked(&|other| other.on_conflict = OnConflict::Theirs);
@@ -213,6 +252,11 @@ impl SandboxStrategy for Lying {
     }
 
     fn cleanup(&self, sandbox: &SandboxRef) -> Result<()> {
+        let mut whole = sandbox.clone();
+        if whole.metadata.remove("part").is_some() {
+            let is_all = matches!(self.lie, Lie::PartIsAll);
+            return self.inner.cleanup(if is_all { &whole } else { sandbox });
+        }
         let mut cleaned = self.cleaned.lock().unwrap();
         let again = cleaned.contains(&sandbox.plan_id);
         cleaned.push(sandbox.plan_id.clone());

@@ -89,6 +89,22 @@ fn an_honest_strategy_passes_whole() {
 }
 
 #[test]
+fn what_is_declared_and_was_not_tried_is_told() {
+    let world = World::new();
+    let bench = world.directory();
+    let entry = filesystem_copy::entry();
+    let can = Capabilities { looks_through: true, refreshes: true, ..entry.capabilities.clone() };
+    let report = check(&*world.open(&entry), &can, &bench).unwrap();
+    for claim in ["looks_through", "refreshes"] {
+        assert!(report.declared_untried.contains(&claim), "{claim}: {:?}", report.declared_untried);
+    }
+    for claim in ["isolates", "file_tree", "checkpoints", "two_phase", "ranges", "branches"] {
+        assert!(!report.declared_untried.contains(&claim), "{claim}: {:?}", report.declared_untried);
+    }
+    assert_eq!(checked(Lie::CommitNothing).declared_untried.iter().filter(|c| **c == "two_phase").count(), 1);
+}
+
+#[test]
 fn nothing_is_left_and_the_resource_stays() {
     let world = World::new();
     let bench = world.directory();
@@ -103,6 +119,7 @@ fn lies_about_content_are_found_out() {
     assert_found_out(Lie::ReadOtherBytes, "read", "expected \"there before");
     assert_found_out(Lie::MissingIsEmpty, "read_missing", "expected not_found, found 0 bytes");
     assert_found_out(Lie::RangeIgnored, "ranges", "5 bytes from 0");
+    assert_found_out(Lie::OffsetIgnored, "ranges", "4 bytes from 6");
     assert_found_out(Lie::WriteNothing, "write", "expected \"changed in a sandbox");
     assert_found_out(Lie::NewFileNothing, "write_new", "found nothing");
     assert_found_out(Lie::WriteThrough, "untouched", "in the resource: expected \"there before");
@@ -132,6 +149,9 @@ fn lies_about_commits_are_found_out() {
     assert_found_out(Lie::CommitAll, "select_paths", "kept.txt in the resource");
     assert_found_out(Lie::AnyDigest, "other_digest", "what nobody has reviewed was committed");
     assert_found_out(Lie::PrepareCommits, "two_phase", "after Prepare");
+    assert_found_out(Lie::UndoNothing, "undo", "after the undo: ");
+    assert_found_out(Lie::HunksAll, "select_hunks", "expected the lines");
+    assert_found_out(Lie::MergeTakesOurs, "keeps_base", "expected the lines");
     assert_found_out(Lie::OverConflict, "conflict", "went over what somebody else wrote");
     assert_found_out(Lie::ConflictHalfWay, "conflict", "in the resource");
 }
@@ -140,6 +160,18 @@ fn lies_about_commits_are_found_out() {
 fn lies_about_the_end_are_found_out() {
     assert_found_out(Lie::CleanupNothing, "cleanup", "is still there");
     assert_found_out(Lie::CleanupOnce, "cleanup", "the second `cleanup` failed");
+}
+
+#[test]
+fn lies_about_files_are_found_out() {
+    assert_found_out(Lie::PatternsIgnored, "faithful", "left.out");
+    assert_found_out(Lie::RenameIsTwo, "faithful", "moved.txt created");
+}
+
+#[test]
+fn lies_about_parts_are_found_out() {
+    assert_found_out(Lie::PartIsAll, "parts", "`create` failed");
+    assert_found_out(Lie::ParkedIsNew, "parts", "taken up again: ");
 }
 
 #[test]

@@ -57,6 +57,7 @@ struct Document<'a> {
     steps: &'a [Step],
     passed: usize,
     failed: usize,
+    declared_untried: &'a [&'static str],
     /// The last that a plugin wrote to its standard error, where a step failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     log: Vec<String>,
@@ -166,6 +167,7 @@ fn tell(app: &mut App, entry: &StrategyEntry, report: &Report, place: &Place) ->
             steps: &report.steps,
             passed,
             failed,
+            declared_untried: &report.declared_untried,
             log,
         })?;
     } else {
@@ -216,12 +218,22 @@ fn sentence(name: &str, report: &Report) -> String {
         .map(|(number, word)| format!(", {number} {word}"))
         .collect();
     let passed = count(report.count(StepOutcome::Ok), "step");
+    let untried = untried(report);
     match report.count(StepOutcome::Failed) {
-        0 => format!("{name} does what it says: {passed} passed{others}"),
+        0 if untried.is_empty() => format!("{name} does what it says: {passed} passed{others}"),
+        0 => format!("{name} does what was tried: {passed} passed{others}{untried}"),
         failed => format!(
-            "{name} does not do what it says: {} failed, {passed} passed{others}",
+            "{name} does not do what it says: {} failed, {passed} passed{others}{untried}",
             count(failed, "step")
         ),
+    }
+}
+
+/// What nobody can say anything about.
+fn untried(report: &Report) -> String {
+    match &report.declared_untried[..] {
+        [] => String::new(),
+        claims => format!("; declared and not tried: {}", claims.join(", ")),
     }
 }
 
