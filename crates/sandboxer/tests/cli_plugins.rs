@@ -155,7 +155,9 @@ fn a_failed_cleanup_troubles_nobody_and_can_be_done_without() {
 fn force_says_what_may_be_left_and_keeps_the_original() {
     let plugins = Plugins::with_sandbox("CannotCleanUp");
     plugins.change("try", "mine\n");
+    let workspace = plugins.inside("try").parent().unwrap().to_path_buf();
     let ran = plugins.ok(&["destroy", "try", "--force"]);
+    assert!(!workspace.exists(), "{} is left", workspace.display());
     assert!(ran.stdout.starts_with("removed sandbox try ("), "{}", ran.stdout);
     assert!(
         ran.stderr.contains("may be left") && ran.stderr.contains("the bucket is stuck"),
