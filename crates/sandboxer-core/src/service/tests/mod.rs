@@ -1,6 +1,7 @@
 //! The use cases over a scripted strategy, with every step failing or dying in turn.
 #![allow(clippy::unwrap_used)]
 
+mod abandon;
 mod adopt;
 mod budget;
 mod checkpoint;

@@ -30,6 +30,20 @@ impl World {
         SandboxManager::open(parts).unwrap()
     }
 
+    /// With a plugin that is not started before somebody asks for it.
+    fn with_declared_plugin(&self) -> SandboxManager {
+        let mut parts = ManagerParts { types: self.bucket_types(), ..self.parts() };
+        let script = self.script.clone();
+        let declaration = crate::registry::Declaration {
+            name: "bucket".into(),
+            origin: "company.strategies:Bucket".into(),
+            resource_types: Vec::new(),
+            verify: Arc::new(move || Ok(fake::plugin("bucket", &script))),
+        };
+        parts.registry.declare(declaration).unwrap();
+        SandboxManager::open(parts).unwrap()
+    }
+
     /// A bucket with one file `a` that holds `old`.
     fn bucket(&self, name: &str) -> PathBuf {
         let place = self.home().join("remote/s3").join(name);
@@ -166,4 +180,23 @@ fn an_unfinished_commit_keeps_the_sandbox_of_a_bucket() {
     world.script.calm();
     manager.destroy(&target, Uncommitted::Discard).unwrap();
     assert_eq!(fs::read_to_string(place.join("a")).unwrap(), "new");
+}
+
+#[test]
+fn a_bucket_that_cannot_be_cleaned_up_is_tried_again_by_gc_alone() {
+    let world = World::new();
+    world.bucket("stock/data");
+    let manager = world.with_plugin();
+    let target = over(&manager, &["s3://stock/data"]).unwrap();
+    world.script.at("cleanup", Fault::AlwaysFail);
+    manager.destroy(&target, Uncommitted::Discard).unwrap_err();
+    let manager = world.with_declared_plugin();
+    let before = world.script.calls();
+    assert_eq!(manager.recover().unwrap(), []);
+    assert_eq!(world.script.calls(), before, "other commands have nothing to do with it");
+    let failed = manager.gc(Uncommitted::Park, false).unwrap().failed;
+    assert!(failed.len() == 1 && failed[0].contains("scripted failure at cleanup"), "{failed:?}");
+    world.script.calm();
+    manager.gc(Uncommitted::Park, false).unwrap();
+    assert_eq!((manager.list(false).unwrap(), world.leftovers()), (Vec::new(), Vec::new()));
 }
