@@ -512,7 +512,7 @@ mod tests {
     fn a_strategy_that_is_gone_points_at_the_configuration() {
         let told = CliError::from(Error::not_found("registered strategy", "mine"));
         assert_eq!(told.exit, 4);
-        assert!(told.hints[0].contains("--config"), "{:?}", told.hints);
+        assert!(told.hints[0].contains("--force") && told.hints[1].contains("--config"), "{:?}", told.hints);
     }
 
     #[test]
