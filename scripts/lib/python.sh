@@ -55,7 +55,7 @@ make_venv() {
 python_suite() {
     local python=$1
     shift
-    PYTHONDONTWRITEBYTECODE=1 "$python" scripts/lib/unittest_suite.py "$@"
+    SANDBOXER_BINARY=$(target_dir)/debug/sandbox PYTHONDONTWRITEBYTECODE=1 "$python" scripts/lib/unittest_suite.py "$@"
 }
 
 # Every suite in Python as a part of its own.
