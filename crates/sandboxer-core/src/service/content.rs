@@ -17,6 +17,9 @@ use crate::{Error, Result};
 /// How much of a file is in memory at once, where the strategy can read a part.
 const PIECE: u64 = 4 << 20;
 
+/// An offset behind the end of everything.
+const NO_FILE_IS_SO_LARGE: u64 = 1 << 60;
+
 impl SandboxManager {
     /// The content of one file as the sandbox sees it.
     pub fn read(&self, target: &Target, path: &RelPath) -> Result<Vec<u8>> {
@@ -47,6 +50,9 @@ impl SandboxManager {
             self.parts.cancel.check()?;
             let piece = read_piece(strategy.as_ref(), workspace, path, done);
             let piece = piece.map_err(in_workspace(&target.sandbox, workspace))?;
+            if done == PIECE && !piece.is_empty() {
+                check_offsets(strategy.as_ref(), workspace, path)?;
+            }
             write(&piece, sink)?;
             done += piece.len() as u64;
             if (piece.len() as u64) < PIECE {
@@ -196,6 +202,18 @@ fn read_piece(
         });
     }
     Ok(piece)
+}
+
+/// One that does not look at the offset would give the same piece for ever: nothing has that much before its end.
+fn check_offsets(strategy: &dyn SandboxStrategy, workspace: &Workspace, path: &RelPath) -> Result<()> {
+    if read_piece(strategy, workspace, path, NO_FILE_IS_SO_LARGE)?.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Unsupported {
+        strategy: workspace.sandbox_ref.strategy_name.clone(),
+        what: "be read in pieces",
+        reason: "it declares `ranges`, and does not look at the offset".to_owned(),
+    })
 }
 
 /// Whether the workspace or its base has anything at `path`. It only asks whether something is there, and opens nothing.

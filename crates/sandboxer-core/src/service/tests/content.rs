@@ -27,7 +27,8 @@ fn a_file_goes_through_in_pieces() {
     let world = World::new();
     let (manager, target) = world.one();
     let piece: usize = 4 << 20;
-    for (size, pieces) in [(0, 1), (3, 1), (piece, 2), (piece + 1, 2)] {
+    // Of what has more than one, it is looked once whether there is an end.
+    for (size, pieces) in [(0, 1), (3, 1), (piece, 2), (piece + 1, 3)] {
         let content: Vec<u8> = (0..size).map(|n| n as u8).collect();
         manager.write(&target, &path("big"), &content).unwrap();
         let (before, mut sink) = (reads(&world), Vec::new());
@@ -63,6 +64,17 @@ fn more_than_was_asked_for_is_the_strategys_mistake() {
     let error = manager.read_to(&target, &path("big"), &mut sink).unwrap_err();
     assert!(matches!(&error, Error::Unsupported { strategy, .. } if strategy == "overlay"), "{error:?}");
     assert!(sink.is_empty());
+}
+
+#[test]
+fn a_strategy_that_does_not_look_at_the_offset_is_not_read_for_ever() {
+    let world = World::new();
+    let (manager, target) = world.one();
+    manager.write(&target, &path("big"), &vec![7; 4 << 20]).unwrap();
+    assert_eq!(manager.read_to(&target, &path("big"), &mut Vec::new()).unwrap(), 4 << 20);
+    world.script.ignores_ranges.store(true, std::sync::atomic::Ordering::Relaxed);
+    let error = manager.read_to(&target, &path("big"), &mut Vec::new()).unwrap_err();
+    assert!(matches!(&error, Error::Unsupported { reason, .. } if reason.contains("offset")), "{error:?}");
 }
 
 #[test]
