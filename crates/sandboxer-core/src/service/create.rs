@@ -11,6 +11,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::cleaning::UNMADE;
 use super::descriptor::{Descriptor, flush_new};
 use super::lock::SandboxLock;
 use super::manager::{SandboxManager, failure, in_workspace, new_operation};
@@ -41,9 +42,6 @@ const CALLED: &str = "sandbox_name";
 /// The properties that only mean something where there are branches, with the flags that set them.
 const BRANCH_OPTIONS: [(&str, &str); 3] =
     [("from", "--from"), ("clean", "--clean"), ("ignored", "--no-ignored")];
-
-/// Marks the ref of a workspace that no strategy has made yet.
-const UNMADE: &str = "unmade";
 
 impl SandboxManager {
     /// Makes a sandbox of the request's inputs. With a plan that has a live sandbox over the same resources, that one is
@@ -333,39 +331,6 @@ impl SandboxManager {
         }
         error
     }
-
-    /// Cleans up every workspace that was made, last first, and goes on past a failure.
-    pub(super) fn cleanup_workspaces(&self, sandbox: &Sandbox) -> Result<()> {
-        self.each_made(sandbox, |workspace| self.cleanup_workspace(workspace))
-    }
-
-    pub(super) fn cleanup_workspace(&self, workspace: &Workspace) -> Result<()> {
-        self.strategy_of(workspace)?.cleanup(&workspace.sandbox_ref)
-    }
-
-    /// Does something about every workspace that was made, last first, and goes on past a failure.
-    pub(super) fn each_made(
-        &self,
-        sandbox: &Sandbox,
-        mut work: impl FnMut(&Workspace) -> Result<()>,
-    ) -> Result<()> {
-        let mut first_failure = Ok(());
-        for workspace in sandbox.workspaces.iter().rev().filter(|w| is_made(w)) {
-            first_failure = first_failure.and(work(workspace).map_err(in_workspace(sandbox, workspace)));
-        }
-        first_failure
-    }
-
-    /// Whether everything in a sandbox can be seen to without starting a program of somebody else's.
-    pub(super) fn is_at_hand(&self, sandbox: &Sandbox) -> bool {
-        let registry = &self.parts.registry;
-        sandbox.workspaces.iter().all(|w| registry.is_registered(&w.sandbox_ref.strategy_name))
-    }
-}
-
-/// Whether a strategy has made it already.
-pub(super) fn is_made(workspace: &Workspace) -> bool {
-    !workspace.sandbox_ref.metadata.contains_key(UNMADE)
 }
 
 fn check_request(request: &CreateRequest, resources: &[(Option<String>, Resource)]) -> Result<Naming> {

@@ -22,6 +22,7 @@
 mod adopt;
 mod budget;
 mod checkpoint;
+mod cleaning;
 mod commit;
 mod commit_log;
 mod content;

@@ -9,13 +9,11 @@ use serde_json::Value;
 use super::commit::{TWO_PHASE, did_something, logged_as, undone_by};
 use super::commit_log::commit_end;
 use super::content::combined_digest;
-use super::create::is_made;
 use super::lifecycle::end_with_sandbox;
 use super::lock::SandboxLock;
 use super::manager::{SandboxManager, counted, explain};
 use super::{GcReport, Operation, PerWorkspace, Recovered, Sandbox, SandboxState, Target};
-use crate::model::{CommitResult, Conflict, Phase, SandboxId, SandboxRef};
-use crate::resolve::BUILT_IN;
+use crate::model::{CommitResult, Conflict, Phase, SandboxId};
 use crate::store::OperationEnd;
 use crate::{Error, Result};
 
@@ -185,22 +183,6 @@ impl SandboxManager {
         let ends: Vec<_> = unfinished.iter().map(|operation| end_with_sandbox(sandbox, operation)).collect();
         self.close(&sandbox.id, SandboxState::Failed, &ends)?;
         Ok(told(&sandbox.id, format!("removed half-made sandbox {}", sandbox.name)))
-    }
-
-    /// A built-in makes nothing outside its directory; a custom strategy may have, and is told which sandbox will never be.
-    fn cleanup_half_made(&self, sandbox: &Sandbox) -> Result<()> {
-        for workspace in sandbox.workspaces.iter().filter(|w| !is_made(w)) {
-            let name = &workspace.sandbox_ref.strategy_name;
-            if self.parts.registry.get(name).is_ok_and(|entry| entry.origin == BUILT_IN) {
-                continue;
-            }
-            for directory in self.half_made(sandbox, workspace)? {
-                let bare =
-                    SandboxRef::new(sandbox.plan_id.clone(), workspace.resource.id.clone(), name.as_str());
-                self.strategy(name)?.cleanup(&bare.with_path("dir", &directory))?;
-            }
-        }
-        Ok(())
     }
 
     /// Directories that a strategy was killed over: no ref names them.
