@@ -3,7 +3,7 @@
 //! The work is a stack: the newest task goes first, so a wide tree is walked depth first and the number of waiting tasks
 //! stays near the depth times the width, never the size of the tree.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use sandboxer_core::{Error, Result};
 
@@ -99,7 +99,9 @@ fn run_threads<W: Send>(threads: usize, run: &(impl Fn() -> W + Sync)) -> Vec<W>
 
 /// How many threads to use where nobody said.
 pub fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(2, usize::from).min(8)
+    // Asked once: the answer is in half a dozen files, which take longer to read than most calls.
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    *THREADS.get_or_init(|| std::thread::available_parallelism().map_or(2, usize::from).min(8))
 }
 
 #[cfg(test)]

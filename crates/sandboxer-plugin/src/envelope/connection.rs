@@ -230,7 +230,8 @@ impl Connection {
                 return Err(CallError::Broken(reason.clone()));
             }
             state = self.shared.wait(state, patience.next()?);
-            if self.process.has_ended() {
+            let is_waiting = matches!(state.waiting.get(&id), Some(None));
+            if is_waiting && self.process.has_ended() {
                 let since: &mut Instant = seen_dead.get_or_insert_with(Instant::now);
                 if since.elapsed() >= DEAD {
                     drop(state);
