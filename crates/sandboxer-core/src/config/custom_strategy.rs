@@ -28,7 +28,7 @@ pub struct CustomStrategy {
     pub class: Option<String>,
     /// The Python to run it with, a path or a name; for Python modules.
     pub python: Option<String>,
-    /// What its process gets in its environment, besides the little that every plugin gets.
+    /// What its process gets in its environment, on top of the caller's own.
     pub env: BTreeMap<String, String>,
     /// How long a call may take; `None` leaves it to the host.
     pub timeout: Option<Duration>,
