@@ -17,6 +17,9 @@ use crate::stamp::Stamp;
 /// Longest piece of a path handed to the kernel at once; deeper paths are opened in several steps.
 const STEP: usize = 3000;
 
+/// How often a question is put again that an overlay could not answer in that moment.
+const PATIENCE: usize = 100;
+
 /// Another filesystem mounted below a root is outside it too: what is in it cannot be renamed into place.
 const CONFINED: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_MAGICLINKS)
@@ -139,11 +142,23 @@ fn refusal(error: Errno, path: PathBuf) -> Error {
 
 fn open_steps(root: BorrowedFd<'_>, path: &[u8], last: OFlags) -> rustix::io::Result<OwnedFd> {
     let Some(cut) = step_boundary(path) else {
-        return fs::openat2(root, path, last, Mode::empty(), CONFINED);
+        return patiently(|| fs::openat2(root, path, last, Mode::empty(), CONFINED));
     };
     let between = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let next = fs::openat2(root, &path[..cut], between, Mode::empty(), CONFINED)?;
     open_steps(next.as_fd(), &path[cut + 1..], last)
+}
+
+/// Asks again for a while where an overlay answers that it has no memory, or that a name is stale: it does so while another
+/// lookup makes the same entry, which lasts as long as that one is kept off the processor.
+fn patiently<T>(ask: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    for _ in 0..PATIENCE {
+        match ask() {
+            Err(Errno::NOMEM | Errno::STALE) => std::thread::sleep(std::time::Duration::from_millis(1)),
+            answer => return answer,
+        }
+    }
+    ask()
 }
 
 /// Where to cut a path that is too long for one call.
@@ -174,7 +189,7 @@ impl Dir {
     /// The directory called `name`, not through a link, and not onto another mount.
     pub fn dir(&self, name: &[u8]) -> Result<Dir> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = fs::openat2(&self.fd, name, flags, Mode::empty(), CONFINED);
+        let fd = patiently(|| fs::openat2(&self.fd, name, flags, Mode::empty(), CONFINED));
         Ok(Dir { fd: fd.map_err(|e| refusal(e, self.shown(name)))?, shown: self.shown(name) })
     }
 
@@ -186,7 +201,7 @@ impl Dir {
     /// Like [`Dir::open`] with the system's bare answer.
     pub fn try_open(&self, name: &[u8], flags: OFlags, mode: u32) -> rustix::io::Result<OwnedFd> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        fs::openat(&self.fd, name, flags, Mode::from_raw_mode(mode))
+        patiently(|| fs::openat(&self.fd, name, flags, Mode::from_raw_mode(mode)))
     }
 
     /// Opens a regular file for reading. Never waits: a named pipe that was put in its place is refused.
@@ -196,13 +211,7 @@ impl Dir {
 
     /// The stamp of the entry `name` itself; `None` where there is none.
     pub fn stamp(&self, name: &[u8]) -> Result<Option<Stamp>> {
-        let look = || fs::statx(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW, Stamp::MASK);
-        // An overlay answers so in the moment in which another lookup makes the same entry.
-        let found = match look() {
-            Err(Errno::NOMEM | Errno::STALE) => look(),
-            found => found,
-        };
-        match found {
+        match patiently(|| fs::statx(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW, Stamp::MASK)) {
             Ok(stat) => Ok(Some(Stamp::from_statx(&stat))),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(e) => Err(Error::io("examine", self.shown(name), e)),
@@ -231,7 +240,7 @@ impl Dir {
 
     /// The target of a symbolic link.
     pub fn read_link(&self, name: &[u8]) -> Result<Vec<u8>> {
-        let target = fs::readlinkat(&self.fd, name, Vec::new());
+        let target = patiently(|| fs::readlinkat(&self.fd, name, Vec::new()));
         target.map(|t| t.into_bytes()).map_err(|e| Error::io("read link", self.shown(name), e))
     }
 
@@ -254,6 +263,22 @@ mod tests {
 
     fn rel(text: &str) -> RelPath {
         RelPath::parse(text).unwrap()
+    }
+
+    #[test]
+    fn an_overlay_is_asked_again_and_nobody_else() {
+        let asked = std::cell::Cell::new(0);
+        let answer = |busy: usize, errno| {
+            asked.set(0);
+            patiently(|| {
+                asked.set(asked.get() + 1);
+                if asked.get() > busy { Ok(()) } else { Err(errno) }
+            })
+        };
+        assert_eq!((answer(3, Errno::NOMEM), asked.get()), (Ok(()), 4));
+        assert_eq!((answer(2, Errno::STALE), asked.get()), (Ok(()), 3));
+        assert_eq!((answer(1, Errno::NOENT), asked.get()), (Err(Errno::NOENT), 1));
+        assert_eq!((answer(usize::MAX, Errno::NOMEM), asked.get()), (Err(Errno::NOMEM), PATIENCE + 1));
     }
 
     #[test]
