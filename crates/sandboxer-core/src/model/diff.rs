@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::RelPath;
+use super::{RelPath, RowChange};
 
 /// What one `write` did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,6 +107,9 @@ pub struct DiffEntry {
     /// A rendered difference, from strategies whose content is not files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    /// The row of a database that it is about, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row: Option<RowChange>,
     /// Why this entry cannot be committed, if it cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
@@ -127,6 +130,7 @@ impl DiffEntry {
             binary: false,
             moved: false,
             text: None,
+            row: None,
             refused: None,
             flags: Vec::new(),
         }
@@ -200,6 +204,9 @@ pub fn digest_of(entries: &[DiffEntry]) -> String {
         let bytes = serde_json::to_vec(&covered).unwrap_or_default();
         hasher.update(&(bytes.len() as u64).to_le_bytes());
         hasher.update(&bytes);
+        if let Some(row) = &entry.row {
+            hasher.update(&serde_json::to_vec(&(&row.table, &row.key, &row.new)).unwrap_or_default());
+        }
     }
     format!("blake3:{}", hasher.finalize().to_hex())
 }

@@ -7,6 +7,7 @@ mod path;
 mod reference;
 mod resource;
 mod results;
+mod rows;
 
 pub use commit::{
     CommitRequest, CommitResult, Conflict, ConflictHunk, History, HunkSelection, Notice, OnConflict, Phase,
@@ -18,3 +19,4 @@ pub use path::{PathError, RelPath};
 pub use reference::{Part, Range, SandboxRef};
 pub use resource::Resource;
 pub use results::{AccessResult, CheckpointResult, RollbackResult, SandboxResult};
+pub use rows::{Row, RowChange};

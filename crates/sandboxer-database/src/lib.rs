@@ -1,0 +1,11 @@
+//! Databases as resources: work in a transaction that nobody commits by accident, or in a clone.
+//!
+//! An [`Engine`](engine::Engine) holds one transaction of one database (`postgres`, `mysql`, `sqlite`) or one clone. What is held
+//! has to outlive the command that began it, so an engine lives in a process of its own, the [`keeper`], which answers one
+//! request after the other. The strategy [`transaction`] speaks to keepers; the strategy [`snapshot`] needs none.
+
+pub mod engine;
+pub mod mysql;
+pub mod postgres;
+pub mod snapshot;
+pub mod sqlite;

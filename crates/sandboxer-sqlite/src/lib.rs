@@ -1,0 +1,1 @@
+//! SQLite as sandboxer needs it: clones of live databases, differences by page, changesets.
