@@ -3,32 +3,21 @@
 //! Each has a directory of its own with its `socket` and a `lock` that it holds while it lives. Who starts or ends one first
 //! takes its turn by locking the directory, so two at once get one keeper.
 
-use std::io::{self, BufRead, BufReader};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{self, FlockOperation, Mode, OFlags};
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::fs::{self, Mode, OFlags};
 use sandboxer_core::{Error, Result};
 
 use crate::chain::in_words;
 use crate::keeper::Keeper;
 use crate::mount::{Trial, unique};
+use crate::process::{Leaving, PATIENCE, Turn, hear_startup, reap, remember, until_started};
 use crate::serve::NAME;
 use crate::wire::Startup;
 use crate::work;
-
-/// How long somebody else's turn, the start or the end of a keeper may take.
-const PATIENCE: Duration = Duration::from_secs(15);
-const POLL: Duration = Duration::from_millis(2);
 
 /// The keepers of one state directory.
 #[derive(Clone, Debug)]
@@ -36,9 +25,6 @@ pub struct Keepers {
     dir: PathBuf,
     program: PathBuf,
 }
-
-/// Keepers that this process started. They are its children, and somebody has to hear of their end.
-static CHILDREN: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
 impl Keepers {
     /// The keepers in `dir`, which need not be there yet. New ones are started from `program`, which has to call
@@ -55,18 +41,10 @@ impl Keepers {
         }
         let dir = self.dir_of(id)?;
         let _turn = Turn::take(&dir, true)?;
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(keeper) = Keeper::in_dir(&dir)? {
-                return Ok(keeper);
-            }
-            if let Some(keeper) = self.spawn(&dir)? {
-                return Ok(keeper);
-            }
-            // One that is just dying still holds its lock.
-            check(deadline, &dir, "a keeper that does not listen")?;
-            sleep(POLL);
-        }
+        until_started(&dir, || match Keeper::in_dir(&dir)? {
+            Some(keeper) => Ok(Some(keeper)),
+            None => self.spawn(&dir),
+        })
     }
 
     /// The keeper `id`, if it runs.
@@ -141,10 +119,10 @@ impl Keepers {
             .stderr(Stdio::null())
             .spawn()
             .map_err(failed)?;
-        match startup(&mut child) {
+        match hear_startup(&mut child, PATIENCE) {
             Ok(Startup::Ready) => {
                 let keeper = Keeper::of_child(dir, &child);
-                CHILDREN.lock().unwrap_or_else(PoisonError::into_inner).push(child);
+                remember(child);
                 Ok(Some(keeper))
             }
             Ok(Startup::Taken) => child.wait().map(|_| None).map_err(failed),
@@ -160,92 +138,15 @@ impl Keepers {
     }
 }
 
-/// The one line that a new keeper says.
-fn startup(child: &mut Child) -> io::Result<Startup> {
-    let pipe = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    if !readable(&pipe)? {
-        return Err(io::ErrorKind::TimedOut.into());
-    }
-    let mut line = String::new();
-    BufReader::new(pipe).read_line(&mut line)?;
-    if line.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended without a word"));
-    }
-    Ok(serde_json::from_str(&line)?)
-}
-
 fn quit(keeper: &Keeper, dir: &Path) -> Result<()> {
-    let pid = i32::try_from(keeper.pid()).ok().and_then(Pid::from_raw);
-    let process = pid.ok_or(Errno::SRCH).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()));
+    let leaving = Leaving::of(keeper.pid());
     keeper.quit()?;
-    match process {
-        Ok(process) if !readable(&process).map_err(|e| Error::io("wait for", dir, e))? => {
+    match leaving.wait().map_err(|e| Error::io("wait for", dir, e))? {
+        true => Ok(()),
+        false => {
             Err(Error::Busy { path: dir.to_path_buf(), holder: Some(format!("keeper {}", keeper.pid())) })
         }
-        Ok(_) | Err(Errno::SRCH) => Ok(()),
-        Err(e) => Err(Error::io("wait for", dir, e)),
     }
-}
-
-/// Waits until there is something to read, or in the case of a process, until it has ended.
-fn readable(fd: impl AsFd) -> io::Result<bool> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec::try_from(left).map_err(io::Error::other)?;
-        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&left)) {
-            Err(Errno::INTR) => {}
-            answer => return Ok(answer? > 0),
-        }
-    }
-}
-
-/// Buries the children that have died.
-fn reap() {
-    let mut children = CHILDREN.lock().unwrap_or_else(PoisonError::into_inner);
-    children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-}
-
-fn check(deadline: Instant, dir: &Path, holder: &str) -> Result<()> {
-    if Instant::now() < deadline {
-        return Ok(());
-    }
-    Err(Error::Busy { path: dir.to_path_buf(), holder: Some(holder.to_owned()) })
-}
-
-/// The right to start or end the keeper of one directory; given back when dropped.
-#[must_use]
-struct Turn {
-    _dir: OwnedFd,
-}
-
-impl Turn {
-    fn take(path: &Path, create: bool) -> Result<Self> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if create {
-                let mut builder = std::fs::DirBuilder::new();
-                let created = builder.recursive(true).mode(0o700).create(path);
-                created.map_err(|e| Error::io("create directory", path, e))?;
-            }
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let opened = fs::open(path, flags, Mode::empty());
-            let dir = opened.map_err(|e| Error::io("open directory", path, e))?;
-            match fs::flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-                // Whoever had the turn before may have removed the directory.
-                Ok(()) if is_at(&dir, path) => return Ok(Self { _dir: dir }),
-                Ok(()) | Err(Errno::INTR) => {}
-                Err(Errno::WOULDBLOCK) => sleep(POLL),
-                Err(e) => return Err(Error::io("lock", path, e)),
-            }
-            check(deadline, path, "somebody who starts or ends its keeper")?;
-        }
-    }
-}
-
-fn is_at(dir: &OwnedFd, path: &Path) -> bool {
-    let identity = |stat: fs::Stat| (stat.st_dev, stat.st_ino);
-    matches!((fs::fstat(dir), fs::lstat(path)), (Ok(ours), Ok(now)) if identity(ours) == identity(now))
 }
 
 #[cfg(test)]

@@ -13,8 +13,9 @@ mod keepers;
 pub mod mount;
 mod namespaces;
 pub mod paths;
+pub mod process;
 mod serve;
-mod socket;
+pub mod socket;
 mod wire;
 mod work;
 

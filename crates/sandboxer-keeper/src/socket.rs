@@ -12,19 +12,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// How long the other side may take to say or take a line that needs no work.
-pub(crate) const PROMPT: Duration = Duration::from_secs(5);
+pub const PROMPT: Duration = Duration::from_secs(5);
 
 /// 500 layers with paths of 4 KB, each byte escaped.
 const MAX_LINE: usize = 16 << 20;
 
 /// The socket in a keeper's directory. Its path may be longer than an address can be, so it is named through the
 /// directory's descriptor.
-pub(crate) fn address(dir: &OwnedFd) -> io::Result<SocketAddrUnix> {
+pub fn address(dir: &OwnedFd) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new(format!("/proc/self/fd/{}/socket", dir.as_raw_fd()))?)
 }
 
 /// Connects to the socket in `dir`.
-pub(crate) fn connect(dir: &Path) -> io::Result<UnixStream> {
+pub fn connect(dir: &Path) -> io::Result<UnixStream> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let dir = fs::open(dir, flags, Mode::empty())?;
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -35,13 +35,13 @@ pub(crate) fn connect(dir: &Path) -> io::Result<UnixStream> {
 }
 
 /// Who is on the other side: process and user.
-pub(crate) fn peer(socket: impl AsFd) -> io::Result<(u32, u32)> {
+pub fn peer(socket: impl AsFd) -> io::Result<(u32, u32)> {
     let peer = sockopt::socket_peercred(socket)?;
     Ok((peer.pid.as_raw_nonzero().get().cast_unsigned(), peer.uid.as_raw()))
 }
 
 /// Says a line.
-pub(crate) fn say(stream: &mut UnixStream, what: &impl Serialize, deadline: Instant) -> io::Result<()> {
+pub fn say(stream: &mut UnixStream, what: &impl Serialize, deadline: Instant) -> io::Result<()> {
     let mut line = serde_json::to_vec(what)?;
     line.push(b'\n');
     let mut rest = &line[..];
@@ -57,7 +57,7 @@ pub(crate) fn say(stream: &mut UnixStream, what: &impl Serialize, deadline: Inst
 }
 
 /// Hears a line. What comes after it is not looked at.
-pub(crate) fn hear<T: DeserializeOwned>(stream: &mut UnixStream, deadline: Instant) -> io::Result<T> {
+pub fn hear<T: DeserializeOwned>(stream: &mut UnixStream, deadline: Instant) -> io::Result<T> {
     let mut line = Vec::new();
     let mut chunk = [0; 8192];
     loop {
