@@ -54,6 +54,18 @@ pub trait Engine: Send {
     /// Throws everything away, and begins anew on what the database is now. Works when lost, too.
     fn rollback(&mut self) -> Result<()>;
 
+    /// Keeps everybody else out, until [`Engine::release`].
+    fn hold(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Lets the others in again.
+    fn release(&mut self) {}
+
+    /// By what it can be told afterwards what became of a commit under that name: what [`Engine::prepare`] will answer, as far
+    /// as that is known. Changes nothing that others see.
+    fn intent(&mut self, operation: &str) -> Result<Prepared>;
+
     /// Makes everything real, and begins anew on that. `operation` is the caller's name for it.
     fn commit(&mut self, operation: &str) -> Result<()>;
 

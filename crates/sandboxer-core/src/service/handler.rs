@@ -1,7 +1,7 @@
 //! Handlers of resource types: the use cases for one resource of a plan, with plain results.
 //!
-//! A resource type names its handler; [`SandboxManager::handler`] finds it. `file`, `git` and `generic` are one: what differs between
-//! files, checkouts and what is at a URL is detection and strategy, not what can be done.
+//! A resource type names its handler; [`SandboxManager::handler`] finds it. `file`, `git`, `database` and `generic` are one: what differs between
+//! files, checkouts, databases and what is at a URL is detection and strategy, not what can be done.
 
 use super::content::the_one;
 use super::manager::SandboxManager;
@@ -17,7 +17,7 @@ impl SandboxManager {
     pub fn handler(&self, type_name: &str) -> Result<Box<dyn ResourceHandler + '_>> {
         let resource_type = self.types().get(type_name)?;
         match resource_type.handler.as_str() {
-            "file" | "git" | "generic" => Ok(Box::new(SandboxHandler::new(self))),
+            "database" | "file" | "git" | "generic" => Ok(Box::new(SandboxHandler::new(self))),
             other => Err(Error::not_found("handler", other)),
         }
     }

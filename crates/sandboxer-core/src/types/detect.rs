@@ -39,6 +39,8 @@ pub enum DetectKind {
     MountPoint,
     /// A directory whose `.git` says that git keeps it.
     GitCheckout,
+    /// A regular file that begins as a SQLite database does.
+    SqliteFile,
     /// Something at a URL of one of the schemes.
     Url,
 }
@@ -50,6 +52,7 @@ impl fmt::Display for DetectKind {
             Self::File => "a file",
             Self::MountPoint => "a mount point",
             Self::GitCheckout => "a git checkout",
+            Self::SqliteFile => "a SQLite database",
             Self::Url => "a URL",
         })
     }
@@ -141,7 +144,10 @@ fn kinds_of(path: &Path) -> Result<Vec<DetectKind>> {
             let checkout = is_git_checkout(path).then_some(DetectKind::GitCheckout);
             Ok(checkout.into_iter().chain(mounted).chain([DetectKind::Directory]).collect())
         }
-        FileType::RegularFile => Ok(vec![DetectKind::File]),
+        FileType::RegularFile => {
+            let database = begins_with(path, b"SQLite format 3\0").then_some(DetectKind::SqliteFile);
+            Ok(database.into_iter().chain([DetectKind::File]).collect())
+        }
         FileType::Fifo => Err(unfit(path, "a FIFO")),
         FileType::Socket => Err(unfit(path, "a socket")),
         FileType::BlockDevice | FileType::CharacterDevice => Err(unfit(path, "a device")),
@@ -157,18 +163,18 @@ fn unfit(path: &Path, what: &str) -> Error {
 fn is_git_checkout(path: &Path) -> bool {
     let git = path.join(".git");
     match git.symlink_metadata() {
-        Ok(found) if found.is_file() => says_where(&git),
+        Ok(found) if found.is_file() => begins_with(&git, b"gitdir: "),
         Ok(_) => git.join("HEAD").symlink_metadata().is_ok() && git.join("objects").is_dir(),
         Err(_) => false,
     }
 }
 
-fn says_where(git: &Path) -> bool {
+fn begins_with<const LENGTH: usize>(path: &Path, word: &[u8; LENGTH]) -> bool {
     let begins = |mut file: std::fs::File| {
-        let mut word = [0; 8];
-        std::io::Read::read_exact(&mut file, &mut word).is_ok_and(|()| &word == b"gitdir: ")
+        let mut found = [0; LENGTH];
+        std::io::Read::read_exact(&mut file, &mut found).is_ok_and(|()| found == *word)
     };
-    std::fs::File::open(git).is_ok_and(begins)
+    std::fs::File::open(path).is_ok_and(begins)
 }
 
 /// A repository without files has nothing to work on, and a change of its own files by hand would only damage it.

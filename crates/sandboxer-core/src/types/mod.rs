@@ -23,17 +23,23 @@ pub use location::is_url;
 const BUILT_IN: &str = "built-in";
 
 /// The handlers that there are.
-const HANDLERS: [&str; 3] = ["file", "generic", "git"];
+const HANDLERS: [&str; 4] = ["database", "file", "generic", "git"];
 
 /// The handler of what is not files.
 const GENERIC: &str = "generic";
 
+/// The handler of databases, on servers and in files.
+pub(super) const DATABASE: &str = "database";
+
 /// Name and content of every shipped type.
-const EMBEDDED: [(&str, &str); 4] = [
+const EMBEDDED: [(&str, &str); 7] = [
     ("resource-types/fs-directory.yaml", include_str!("../../../../resource-types/fs-directory.yaml")),
     ("resource-types/fs-file.yaml", include_str!("../../../../resource-types/fs-file.yaml")),
     ("resource-types/fs-mount.yaml", include_str!("../../../../resource-types/fs-mount.yaml")),
     ("resource-types/git-checkout.yaml", include_str!("../../../../resource-types/git-checkout.yaml")),
+    ("resource-types/mysql.yaml", include_str!("../../../../resource-types/mysql.yaml")),
+    ("resource-types/postgres.yaml", include_str!("../../../../resource-types/postgres.yaml")),
+    ("resource-types/sqlite.yaml", include_str!("../../../../resource-types/sqlite.yaml")),
 ];
 
 /// One type of resource.
@@ -166,7 +172,7 @@ fn validate(ty: &ResourceType, file: &Path) -> Result<()> {
             yaml::nearest_word(&ty.handler, &HANDLERS),
         ));
     }
-    if ty.detect.kind == DetectKind::Url && ty.handler != GENERIC {
+    if ty.detect.kind == DetectKind::Url && ![GENERIC, DATABASE].contains(&ty.handler.as_str()) {
         let hint = Some(format!("handler: {GENERIC}"));
         return Err(wrong(file, format!("handler {:?} is for files, and a URL is none", ty.handler), hint));
     }

@@ -1,7 +1,7 @@
 //! What is at a URL: which type is for its scheme, and how it is written down.
 
 use super::detect::DetectKind;
-use super::{ResourceType, ResourceTypes};
+use super::{DATABASE, ResourceType, ResourceTypes};
 use crate::model::Resource;
 use crate::{Error, Result};
 
@@ -29,14 +29,15 @@ impl<'a> Url<'a> {
     }
 
     /// As it is written down: a resource has one id, however it was typed.
-    fn canonical(&self) -> Result<String> {
+    fn canonical(&self, handler: &str) -> Result<String> {
         if self.has_password() {
+            let hint = match handler {
+                DATABASE => "put it into a variable and name that: `sandbox create env:DATABASE_URL`; or leave the password out, and say where it is by --credentials",
+                _ => "leave it out, and give credentials to the plugin by its `env` in sandbox.custom_strategies",
+            };
             return Err(Error::Usage {
                 message: format!("the {} URL has a password in it, which would be written down", self.scheme),
-                hint: Some(
-                    "leave it out, and give credentials to the plugin by its `env` in sandbox.custom_strategies"
-                        .to_owned(),
-                ),
+                hint: Some(hint.to_owned()),
             });
         }
         if self.rest.contains(char::is_control) {
@@ -96,14 +97,14 @@ impl ResourceTypes {
         let accepts = |ty: &&ResourceType| ty.detect.schemes.contains(&url.scheme);
         let found = self.by_priority().into_iter().find(accepts);
         let resource_type = found.ok_or_else(|| self.unknown_scheme(&url.scheme))?;
-        Ok(Resource::at_url(&resource_type.name, &url.canonical()?))
+        Ok(Resource::at_url(&resource_type.name, &url.canonical(&resource_type.handler)?))
     }
 
     /// The resource at `url` as that type.
     pub(super) fn detect_url_as(&self, resource_type: &ResourceType, url: &Url) -> Result<Resource> {
         let name = &resource_type.name;
         if resource_type.detect.schemes.contains(&url.scheme) {
-            return Ok(Resource::at_url(name, &url.canonical()?));
+            return Ok(Resource::at_url(name, &url.canonical(&resource_type.handler)?));
         }
         let needed = needs(resource_type);
         Err(Error::usage(format!("{name} needs {needed}, not a URL of scheme {}", url.scheme)))
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     fn canonical(text: &str) -> Result<String> {
-        Url::parse(text).unwrap().canonical()
+        Url::parse(text).unwrap().canonical("generic")
     }
 
     #[test]

@@ -1,0 +1,126 @@
+//! Commits, in one or in phases, and what becomes of one whose keeper died in it.
+
+use sandboxer_core::model::{CommitRequest, CommitResult, OnConflict, Phase, SandboxRef};
+use sandboxer_core::{Error, Result};
+
+use super::place::Place;
+use super::{Transactions, unexpected};
+use crate::engine::{Outcome, Prepared};
+use crate::engines;
+use crate::keeper::{Answer, Record, Request};
+
+impl Transactions {
+    pub(super) fn commit_phase(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
+        self.check(request)?;
+        let place = Place::of(sandbox)?;
+        let operation = sandbox.operation().map_or_else(|| "whole".to_owned(), |id| id.to_string());
+        let digest = request.digest.clone();
+        match request.phase {
+            Phase::Whole => self.commit_whole(&place, operation, digest),
+            Phase::Prepare => self.prepare(&place, operation, digest),
+            Phase::Finish => self.finish(&place, &operation),
+            Phase::Abort => self.abort(&place, &operation).map(|()| CommitResult::default()),
+        }
+    }
+
+    fn check(&self, request: &CommitRequest) -> Result<()> {
+        let what = if !(request.paths.is_empty() && request.hunks.is_empty()) {
+            "commit a part"
+        } else if request.on_conflict != OnConflict::Fail {
+            "resolve conflicts"
+        } else {
+            return Ok(());
+        };
+        let reason = "a transaction is committed as a whole; rows that others changed it waits for".to_owned();
+        Err(Error::Unsupported { strategy: self.name.clone(), what, reason })
+    }
+
+    fn commit_whole(&self, place: &Place, operation: String, digest: Option<String>) -> Result<CommitResult> {
+        let request = Request::Commit { operation: operation.clone(), digest };
+        match self.keeper(place).ask(&request, &[])? {
+            Some((Answer::Committed(result), _)) => Ok(result),
+            Some((other, _)) => Err(unexpected(&other)),
+            None => match self.record(place, &operation)? {
+                Some(record) if self.outcome(place, &record)? == Outcome::Committed => self.now_real(place, record),
+                _ => Err(place.lost("the process that held it has ended")),
+            },
+        }
+    }
+
+    fn prepare(&self, place: &Place, operation: String, digest: Option<String>) -> Result<CommitResult> {
+        match self.keeper(place).ask(&Request::Prepare { operation, digest }, &[])? {
+            Some((Answer::Prepared(result, Prepared::Durable(_)), _)) => Ok(result),
+            Some((Answer::Prepared(result, Prepared::AtDecision { reason, .. }), _)) => {
+                Ok(CommitResult { at_decision: Some(reason), ..result })
+            }
+            Some((other, _)) => Err(unexpected(&other)),
+            None => Err(place.lost("the process that held it has ended")),
+        }
+    }
+
+    fn finish(&self, place: &Place, operation: &str) -> Result<CommitResult> {
+        let Some(record) = self.record(place, operation)? else { return Ok(CommitResult::default()) };
+        match self.keeper(place).ask(&Request::Finish, &[])? {
+            Some((Answer::Committed(result), _)) => return Ok(result),
+            Some((other, _)) => return Err(unexpected(&other)),
+            None => {}
+        }
+        match self.outcome(place, &record)? {
+            Outcome::Waiting => {
+                engines::settle(&place.setup(&self.around)?, &record.prepared, Some(true))?;
+                self.now_real(place, record)
+            }
+            Outcome::Committed => self.now_real(place, record),
+            Outcome::Aborted => Err(place.lost("the process that held it has ended")),
+        }
+    }
+
+    /// What is real stays, and is said by this very error.
+    fn abort(&self, place: &Place, operation: &str) -> Result<()> {
+        let Some(record) = self.record(place, operation)? else { return Ok(()) };
+        match self.keeper(place).ask(&Request::Abort, &[])? {
+            Some((Answer::Aborted(_), _)) => return Ok(()),
+            Some((other, _)) => return Err(unexpected(&other)),
+            None => {}
+        }
+        match self.outcome(place, &record)? {
+            Outcome::Committed => {
+                self.now_real(place, record)?;
+                Err(Error::refused(format!("{operation} is committed")))
+            }
+            Outcome::Aborted => Record::forget(&place.keeper()),
+            Outcome::Waiting => {
+                engines::settle(&place.setup(&self.around)?, &record.prepared, Some(false))?;
+                Record::forget(&place.keeper())
+            }
+        }
+    }
+
+    /// Rolls back what was prepared and never decided, of a keeper that is gone.
+    pub(super) fn forget_undecided(&self, place: &Place) -> Result<()> {
+        match Record::read(&place.keeper())? {
+            Some(record) if !record.committed => match self.abort(place, &record.operation) {
+                Err(Error::Refused { .. }) | Ok(()) => Record::forget(&place.keeper()),
+                failed => failed,
+            },
+            _ => Record::forget(&place.keeper()),
+        }
+    }
+
+    fn record(&self, place: &Place, operation: &str) -> Result<Option<Record>> {
+        Ok(Record::read(&place.keeper())?.filter(|record| record.operation == operation))
+    }
+
+    fn outcome(&self, place: &Place, record: &Record) -> Result<Outcome> {
+        if record.committed {
+            return Ok(Outcome::Committed);
+        }
+        engines::settle(&place.setup(&self.around)?, &record.prepared, None)
+    }
+
+    fn now_real(&self, place: &Place, record: Record) -> Result<CommitResult> {
+        let record = Record { committed: true, ..record };
+        record.write(&place.keeper())?;
+        Ok(record.result)
+    }
+}
