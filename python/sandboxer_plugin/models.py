@@ -139,6 +139,7 @@ class DiffView:
     """Everything that differs. The digest over it is the host's business."""
 
     entries: Sequence[DiffEntry] = ()
+    at_decision: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,7 @@ class CommitResult:
     conflicts: Sequence[Conflict] = ()
     undo_bytes: Optional[int] = None
     revision: Optional[Mapping[str, Any]] = None
+    at_decision: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -210,6 +212,7 @@ class Capabilities:
     file_tree: bool = False
     faithful: bool = False
     two_phase: bool = False
+    prepare_ends: bool = False
     select_paths: bool = False
     select_hunks: bool = False
     scoped_rollback: bool = False

@@ -75,6 +75,10 @@ pub struct Capabilities {
     pub faithful: bool,
     /// `commit` has the phases prepare, finish and abort; otherwise `whole` only.
     pub two_phase: bool,
+    /// A commit that was prepared and then aborted cannot be taken up again: it is prepared last, after everything was
+    /// looked at in its `diff`, and held to the digest of that. An abort of what was never prepared leaves the work as it is.
+    /// Goes with `two_phase`.
+    pub prepare_ends: bool,
     /// `commit` takes paths.
     pub select_paths: bool,
     /// `commit` takes hunks of text files.
@@ -113,6 +117,7 @@ impl Default for Capabilities {
             file_tree: false,
             faithful: false,
             two_phase: false,
+            prepare_ends: false,
             select_paths: false,
             select_hunks: false,
             scoped_rollback: false,

@@ -72,7 +72,11 @@ pub enum OnConflict {
 /// `Prepare` makes everything ready and durable but changes nothing; `Finish` makes it so and cannot be refused any more;
 /// `Abort` forgets it. `Finish` and `Abort` are idempotent, and valid in another process after a crash: `Finish` of a
 /// workspace with nothing prepared is a no-op, or, where the ref's `operation` was finished before, says again what that did.
-/// `Abort` of what is decided is [`crate::Error::Refused`]: recovery tells by that what to finish. `Whole` is all in one.
+/// `Abort` of what is decided is [`crate::Error::Refused`]: recovery tells by that what to finish. `Abort` where nothing is
+/// prepared leaves the work as it is. `Whole` is all in one.
+///
+/// A strategy that cannot prepare what it is asked to says so in [`CommitResult::at_decision`], and then commits in `Finish`:
+/// an error of that means that nothing was committed, unless `Abort` is refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
@@ -106,6 +110,10 @@ pub struct CommitResult {
     /// What the resource's own history calls it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<Revision>,
+    /// What `Prepare` answers where nothing could be prepared: why not. Its `Finish` is then the first of all, before anything
+    /// else is, and decides by its success about the whole commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_decision: Option<String>,
 }
 
 /// A commit in the resource's own history.

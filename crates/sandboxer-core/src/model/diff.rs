@@ -156,13 +156,16 @@ pub struct DiffView {
     pub digest: String,
     /// Sorted by path.
     pub entries: Vec<DiffEntry>,
+    /// Why this cannot be prepared, if it cannot: together with others, it is committed first of all, and decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_decision: Option<String>,
 }
 
 impl DiffView {
     /// Sorts the entries and computes the digest.
     pub fn new(mut entries: Vec<DiffEntry>) -> Self {
         entries.sort_by(|a, b| a.path.cmp(&b.path));
-        Self { digest: digest_of(&entries), entries }
+        Self { digest: digest_of(&entries), entries, at_decision: None }
     }
 
     /// The part within `paths`, with a digest of its own. New directories above a selected entry belong to the part:
@@ -178,7 +181,8 @@ impl DiffView {
         }
         let is_chosen =
             |e: &DiffEntry| chosen.contains(&e.path) && (e.is_selected(paths) || e.makes_directory());
-        Self::new(self.entries.into_iter().filter(is_chosen).collect())
+        let part = Self::new(self.entries.into_iter().filter(is_chosen).collect());
+        Self { at_decision: self.at_decision, ..part }
     }
 
     /// Whether nothing differs.

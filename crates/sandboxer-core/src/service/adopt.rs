@@ -60,7 +60,7 @@ impl SandboxManager {
     /// finished in order, so what they have prepared was decided with it.
     fn finish_interrupted(&self, sandbox: &Sandbox) -> Result<()> {
         let mut decided = false;
-        for workspace in &sandbox.workspaces {
+        for workspace in self.in_finishing_order(sandbox.workspaces.iter().collect()) {
             if !self.capabilities_of(workspace).is_ok_and(|can| can.two_phase) {
                 continue;
             }

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::json;
 
-use super::lock::SandboxLock;
 use super::manager::{SandboxManager, new_operation};
 use super::park::{HISTORY, PARKED, home_of};
 use super::{KeptItem, Sandbox, SandboxState, Target, Workspace};
@@ -174,7 +173,7 @@ impl SandboxManager {
         if held == Some(id) {
             return self.remove_locked(item, why);
         }
-        let Some(_lock) = SandboxLock::try_acquire(&self.sandbox_dir(id))? else { return Ok(()) };
+        let Some(_lock) = self.try_lock(id)? else { return Ok(()) };
         // Only here: what the holder of `held` has begun is still under way.
         self.recover_operations(id)?;
         let removed = self.remove_locked(item, why);

@@ -27,6 +27,11 @@ pub(super) fn commit_end(
     if let Some(revision) = results.iter().find_map(|(_, result)| result.revision.as_ref()) {
         details["revision"] = json!(revision);
     }
+    let at_decision: Vec<&String> =
+        results.iter().filter(|(_, result)| result.at_decision.is_some()).map(|(name, _)| name).collect();
+    if !at_decision.is_empty() {
+        details["at_decision"] = json!(at_decision);
+    }
     details["undo_bytes"] = undo_bytes(results).map_or(Value::Null, Value::from);
     let entries = results.iter().map(|(_, result)| result.entries.len()).sum();
     let done = match (operation.kind.as_str(), details[BRANCH].as_str()) {

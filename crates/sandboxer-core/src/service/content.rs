@@ -11,7 +11,7 @@ use super::lock::SandboxLock;
 use super::manager::{SandboxManager, counted, in_workspace};
 use super::{RollbackResults, Sandbox, SandboxState, Target, TargetDiff, Workspace, WorkspaceDiff};
 use crate::contract::SandboxStrategy;
-use crate::model::{Change, DiffKind, RelPath, RollbackResult};
+use crate::model::{Change, DiffKind, DiffView, RelPath, RollbackResult};
 use crate::{Error, Result};
 
 /// How much of a file is in memory at once, where the strategy can read a part.
@@ -99,8 +99,9 @@ impl SandboxManager {
         for workspace in &target.workspaces {
             let view = self.strategy_of(workspace)?.diff(&workspace.sandbox_ref);
             let view = view.map_err(in_workspace(&target.sandbox, workspace))?.select(paths);
-            digests.push((workspace.name.clone(), view.digest));
-            workspaces.push(WorkspaceDiff { workspace: workspace.clone(), entries: view.entries });
+            let DiffView { digest, entries, at_decision } = view;
+            digests.push((workspace.name.clone(), digest.clone()));
+            workspaces.push(WorkspaceDiff { workspace: workspace.clone(), digest, entries, at_decision });
         }
         Ok(TargetDiff { digest: combined_digest(&digests), workspaces })
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::lock::{InUse, SandboxLock};
+use super::lock::InUse;
 use super::manager::{SandboxManager, explain, new_operation};
 use super::{Ended, GcReport, Operation, Sandbox, SandboxState, Target, Uncommitted, Workspace};
 use crate::Result;
@@ -83,7 +83,7 @@ impl SandboxManager {
     pub fn abandon(&self, target: &Target) -> Result<Vec<String>> {
         let id = &target.sandbox.id;
         self.permit_on(target, "destroy")?;
-        let lock = self.lock(id)?;
+        let lock = self.lock_as_it_is(id)?;
         InUse::check_none(&self.sandbox_dir(id), &lock)?;
         let Some(sandbox) = self.store.sandbox(id)?.filter(|sandbox| !sandbox.state.is_gone()) else {
             self.drop_dir_of_closed(id);
@@ -176,7 +176,7 @@ impl SandboxManager {
         dry_run: bool,
     ) -> Result<Option<Ended>> {
         let directory = self.sandbox_dir(&sandbox.id);
-        let Some(lock) = SandboxLock::try_acquire(&directory)? else { return Ok(None) };
+        let Some(lock) = self.try_lock(&sandbox.id)? else { return Ok(None) };
         if InUse::check_none(&directory, &lock).is_err() {
             return Ok(None);
         }

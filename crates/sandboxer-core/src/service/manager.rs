@@ -145,7 +145,8 @@ impl SandboxManager {
         self.sandboxes_dir().join(id.as_str())
     }
 
-    pub(super) fn lock(&self, id: &SandboxId) -> Result<SandboxLock> {
+    /// Takes the lock of a sandbox as it is, whatever was left open in it.
+    pub(super) fn lock_as_it_is(&self, id: &SandboxId) -> Result<SandboxLock> {
         SandboxLock::acquire(&self.sandbox_dir(id), self.parts.settings.lock_wait, &self.parts.cancel)
     }
 

@@ -10,6 +10,9 @@
 //! | `select.rs` | from what a user typed to a sandbox and its workspaces |
 //! | `content.rs` | read, write, diff, rollback |
 //! | `commit.rs` | prepare, look, decide, finish; several workspaces as one |
+//! | `pieces.rs` | the phases of a commit, workspace by workspace, of one sandbox or of several |
+//! | `plan.rs` | all sandboxes of a plan as one: diff, commit, rollback |
+//! | `settle.rs` | who decided about a commit that was interrupted while something else did |
 //! | `undo.rs` | commits taken back, and what an operation did |
 //! | `checkpoint.rs` | the [`CheckpointService`]: name, order, keep and prune |
 //! | `lifecycle.rs` | destroy, time to live, garbage |
@@ -35,9 +38,12 @@ mod manager;
 mod names;
 mod orphans;
 mod park;
+mod pieces;
+mod plan;
 mod recover;
 mod refresh;
 mod select;
+mod settle;
 mod undo;
 mod views;
 

@@ -10,8 +10,8 @@ use super::commit::{TWO_PHASE, did_something, logged_as, undone_by};
 use super::commit_log::commit_end;
 use super::content::combined_digest;
 use super::lifecycle::end_with_sandbox;
-use super::lock::SandboxLock;
 use super::manager::{SandboxManager, counted, explain};
+use super::pieces::{named, pieces_of};
 use super::{GcReport, Operation, PerWorkspace, Recovered, Sandbox, SandboxState, Target};
 use crate::model::{CommitResult, Conflict, Phase, SandboxId};
 use crate::store::OperationEnd;
@@ -41,7 +41,7 @@ impl SandboxManager {
     }
 
     fn recover_if_free(&self, id: &SandboxId) -> Result<Vec<Recovered>> {
-        let Some(_lock) = SandboxLock::try_acquire(&self.sandbox_dir(id))? else { return Ok(Vec::new()) };
+        let Some(_lock) = self.try_lock(id)? else { return Ok(Vec::new()) };
         let recovered = self.recover_locked(id)?;
         self.drop_dir_of_closed(id);
         Ok(recovered)
@@ -97,10 +97,11 @@ impl SandboxManager {
 
     fn recover_operation(&self, sandbox: &Sandbox, operation: &Operation) -> Result<Recovered> {
         let target = target_of(sandbox, operation);
+        self.check_settled(operation)?;
         match (operation.kind.as_str(), operation.state.as_str()) {
             (_, "decided") => self.roll_forward(&target, operation),
             ("commit" | "undo", _) if operation.details["mode"] == TWO_PHASE => {
-                self.abort_each(&target)?;
+                self.abort_each(&pieces_of(&target))?;
                 self.end_quietly(
                     operation,
                     "aborted",
@@ -109,7 +110,7 @@ impl SandboxManager {
             }
             ("commit" | "undo", _) if self.can_finish(&target)? => {
                 // What was only prepared was not yet looked at, and is forgotten; what was decided refuses to be.
-                match self.abort_each(&target) {
+                match self.abort_each(&pieces_of(&target)) {
                     Err(error) if !matches!(error.root(), Error::Refused { .. }) => Err(error),
                     _ => self.roll_forward(&target, operation),
                 }
@@ -156,7 +157,7 @@ impl SandboxManager {
     }
 
     fn roll_forward(&self, target: &Target, operation: &Operation) -> Result<Recovered> {
-        let results = self.finish_all(target)?;
+        let results = named(target, self.finish_each(&pieces_of(target))?);
         let decided = operation.state == "decided";
         if !decided && !results.iter().any(|(_, result)| did_something(result)) {
             return self.end_quietly(operation, "aborted", "interrupted; there was nothing left to finish");

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::commit::{BRANCH, Undertaking, logged_as, mode_of, names, undone_by};
+use super::commit::{BRANCH, Member, Undertaking, logged_as, mode_of, names, only, undone_by};
 use super::manager::SandboxManager;
 use super::manager::new_operation;
 use super::{Operation, Sandbox, SandboxState, Target, Undone};
@@ -77,16 +77,17 @@ impl SandboxManager {
         if let Some(commit) = self.commit_made_again(&standing)? {
             details["redoes"] = json!(commit);
         }
+        let undo = new_operation(&target.sandbox.id, "undo", details);
+        let logged = logged_as(target.clone(), &undo.id, Some(undone));
         let task = Undertaking {
-            operation: new_operation(&target.sandbox.id, "undo", details),
-            target: target.clone(),
+            members: vec![Member { target: logged, operation: undo }],
+            plan: None,
             request: &CommitRequest::default(),
             rules: &CommitRules { accept_flags: true, ..CommitRules::default() },
             dry_run: false,
         };
-        let id = task.operation.id.clone();
-        let task = Undertaking { target: logged_as(target.clone(), &id, Some(undone)), ..task };
-        let commit = self.undertake(task).map_err(|error| self.explain_conflicts(error, &standing))?;
+        let commit = self.undertake(task).and_then(only);
+        let commit = commit.map_err(|error| self.explain_conflicts(error, &standing))?;
         Ok(Undone { sandbox: target.sandbox, operation, commit })
     }
 

@@ -193,8 +193,12 @@ pub struct Target {
 pub struct WorkspaceDiff {
     /// Which.
     pub workspace: Workspace,
+    /// Digest of that.
+    pub digest: String,
     /// What differs.
     pub entries: Vec<DiffEntry>,
+    /// Why it cannot be prepared: in a commit together with others, its own is the decision.
+    pub at_decision: Option<String>,
 }
 
 /// The difference of a target: one digest over all its workspaces.
@@ -215,6 +219,24 @@ pub struct TargetCommit {
     pub digest: String,
     /// Workspace by workspace, by name.
     pub workspaces: Vec<(String, CommitResult)>,
+}
+
+/// The difference of all open sandboxes of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanDiff {
+    /// One digest over all workspaces, each called `SANDBOX:WORKSPACE`; with one workspace, its own.
+    pub digest: String,
+    /// Sandbox by sandbox, in the order of their ids.
+    pub sandboxes: Vec<(Sandbox, TargetDiff)>,
+}
+
+/// What a commit of a whole plan did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanCommit {
+    /// The digest that was committed: over all workspaces, as in [`PlanDiff`].
+    pub digest: String,
+    /// Sandbox by sandbox, in the order of their ids; each has an operation and a digest of its own.
+    pub sandboxes: Vec<(Sandbox, TargetCommit)>,
 }
 
 /// What taking a commit back did.

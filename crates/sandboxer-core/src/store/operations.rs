@@ -37,19 +37,47 @@ impl Store {
         self.write("log an operation", |t| insert(t, operation))
     }
 
-    /// The decision of a commit over several workspaces: from here on it is finished, whatever happens.
-    pub fn decide(&self, id: &OpId, details: &Value) -> Result<()> {
+    /// The same for operations that are one, each of another sandbox.
+    pub fn begin_all(&self, operations: &[&Operation]) -> Result<()> {
+        self.write("log an operation", |t| operations.iter().try_for_each(|operation| insert(t, operation)))
+    }
+
+    /// The decision of a commit over several workspaces, of one sandbox or of several: from here on it is finished, whatever
+    /// happens. The particulars are replaced.
+    pub fn decide(&self, operations: &[&Operation]) -> Result<()> {
         self.write("record the decision", |t| {
             let sql = "UPDATE operations SET state = 'decided', details = ?2 WHERE id = ?1";
-            t.prepare_cached(sql)?.execute(params![id.as_str(), to_json(details)?]).map(drop)
+            each(t, sql, operations)
         })
     }
 
     /// Makes sure that a decision which could not be recorded is none.
-    pub fn undecide(&self, id: &OpId) -> Result<()> {
+    pub fn undecide(&self, operations: &[&Operation]) -> Result<()> {
         self.write("withdraw the decision", |t| {
-            let sql = "UPDATE operations SET state = 'running' WHERE id = ?1";
-            t.prepare_cached(sql)?.execute([id.as_str()]).map(drop)
+            let sql = "UPDATE operations SET state = 'running', details = ?2 WHERE id = ?1";
+            each(t, sql, operations)
+        })
+    }
+
+    /// Replaces the particulars of operations that are under way.
+    pub fn note(&self, operations: &[&Operation]) -> Result<()> {
+        let sql = "UPDATE operations SET details = ?2 WHERE id = ?1 AND state = 'running'";
+        self.write("record who decides", |t| each(t, sql, operations))
+    }
+
+    /// Writes down what came of the question who decided, for those of the operations that are still under way: they are
+    /// decided, or the question (`key` of the particulars) is gone.
+    pub fn settle(&self, operations: &[OpId], key: &str, decided: bool) -> Result<()> {
+        let sql = match decided {
+            true => "UPDATE operations SET state = 'decided' WHERE id = ?1 AND state = 'running' AND ?2 = ?2",
+            false => {
+                "UPDATE operations SET details = json_remove(details, '$.' || ?2)
+                 WHERE id = ?1 AND state = 'running'"
+            }
+        };
+        self.write("record the decision", |t| {
+            let mut statement = t.prepare_cached(sql)?;
+            operations.iter().try_for_each(|id| statement.execute([id.as_str(), key]).map(drop))
         })
     }
 
@@ -184,6 +212,15 @@ pub(super) fn insert(t: &Transaction<'_>, operation: &Operation) -> rusqlite::Re
         to_json(&operation.details)?,
     ];
     t.prepare_cached(sql)?.execute(values).map(drop)
+}
+
+/// One statement of an id and particulars, over all of them.
+fn each(t: &Transaction<'_>, sql: &str, operations: &[&Operation]) -> rusqlite::Result<()> {
+    let mut statement = t.prepare_cached(sql)?;
+    for operation in operations {
+        statement.execute(params![operation.id.as_str(), to_json(&operation.details)?])?;
+    }
+    Ok(())
 }
 
 pub(super) fn end(t: &Transaction<'_>, operation: &OperationEnd) -> rusqlite::Result<()> {

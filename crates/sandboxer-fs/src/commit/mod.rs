@@ -136,7 +136,8 @@ pub fn finish(
     let lost = record.as_ref().and_then(|r| r.lost.clone());
     notices.extend(lost.and_then(|reason| cannot_be_undone(&entries, reason)));
     let undo_bytes = record.filter(|r| r.lost.is_none()).map(|r| r.bytes);
-    Ok(CommitResult { digest, entries, notices, conflicts: outcome.conflicts, undo_bytes, revision: None })
+    let conflicts = outcome.conflicts;
+    Ok(CommitResult { digest, entries, notices, conflicts, undo_bytes, ..CommitResult::default() })
 }
 
 fn cannot_be_undone(entries: &[DiffEntry], reason: String) -> Option<Notice> {

@@ -93,7 +93,7 @@ impl Record {
     pub fn result(self) -> CommitResult {
         let undo_bytes = Some(self.bytes).filter(|_| self.lost.is_none());
         let Self { digest, entries, notices, conflicts, .. } = self;
-        CommitResult { digest, entries, notices, conflicts, undo_bytes, revision: None }
+        CommitResult { digest, entries, notices, conflicts, undo_bytes, ..CommitResult::default() }
     }
 }
 

@@ -6,12 +6,13 @@ use super::name;
 use super::report::{Outcome, Report};
 
 /// Every capability of `can`, whether it is declared, and the step that tries it.
-fn claims(can: &Capabilities) -> [(&'static str, bool, Option<&'static str>); 15] {
+fn claims(can: &Capabilities) -> [(&'static str, bool, Option<&'static str>); 16] {
     [
         ("isolates", can.isolates, Some(name::UNTOUCHED)),
         ("file_tree", can.file_tree, Some(name::CREATE)),
         ("faithful", can.faithful, Some(name::FAITHFUL)),
         ("two_phase", can.two_phase, Some(name::TWO_PHASE)),
+        ("prepare_ends", can.prepare_ends, None),
         ("select_paths", can.select_paths, Some(name::SELECT_PATHS)),
         ("select_hunks", can.select_hunks, Some(name::SELECT_HUNKS)),
         ("scoped_rollback", can.scoped_rollback, Some(name::SCOPED_ROLLBACK)),

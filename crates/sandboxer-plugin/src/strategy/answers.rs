@@ -30,6 +30,8 @@ pub(super) struct Created {
 struct Difference {
     #[serde(default)]
     entries: Vec<DiffEntry>,
+    #[serde(default)]
+    at_decision: Option<String>,
 }
 
 /// The answer to `commit`. A digest is compared with what somebody reviewed, so it is not for the plugin to say.
@@ -41,6 +43,7 @@ struct Committed {
     conflicts: Vec<Conflict>,
     undo_bytes: Option<u64>,
     revision: Option<Revision>,
+    at_decision: Option<String>,
 }
 
 /// The answer to `rollback` and `restore_checkpoint`.
@@ -79,6 +82,7 @@ impl Tell for CommitResult {
         self.entries.iter_mut().for_each(|entry| entry.tell(secrets));
         self.notices.iter_mut().for_each(|notice| notice.message = secrets.told(&notice.message));
         self.conflicts.iter_mut().for_each(|conflict| conflict.reason = secrets.told(&conflict.reason));
+        self.at_decision.iter_mut().for_each(|reason| *reason = secrets.told(reason));
     }
 }
 
@@ -91,6 +95,7 @@ impl Tell for RollbackResult {
 impl Tell for DiffView {
     fn tell(&mut self, secrets: &Secrets) {
         self.entries.iter_mut().for_each(|entry| entry.tell(secrets));
+        self.at_decision.iter_mut().for_each(|reason| *reason = secrets.told(reason));
     }
 }
 
@@ -111,7 +116,7 @@ pub(super) fn created(said: &RawValue) -> Read<Created> {
 
 pub(super) fn difference(said: &RawValue) -> Read<DiffView> {
     let difference: Difference = parse(said)?;
-    Ok(DiffView::new(difference.entries))
+    Ok(DiffView { at_decision: difference.at_decision, ..DiffView::new(difference.entries) })
 }
 
 /// A plugin that says nothing of what it committed has committed what there was.
@@ -129,6 +134,7 @@ pub(super) fn committed(said: &RawValue, pending: Vec<DiffEntry>) -> Read<Commit
         conflicts: said.conflicts,
         undo_bytes: said.undo_bytes,
         revision: said.revision,
+        at_decision: said.at_decision,
     })
 }
 

@@ -223,6 +223,7 @@ fn capabilities(plugin: &Plugin, welcome: &Welcome) -> Result<Capabilities> {
     let takes_request = welcome.methods.get("commit").is_some_and(|shape| shape.takes(2));
     let needs_request = [
         (can.two_phase, "two_phase"),
+        (can.prepare_ends, "prepare_ends"),
         (can.select_paths, "select_paths"),
         (can.select_hunks, "select_hunks"),
         (can.keeps_base, "keeps_base"),

@@ -125,7 +125,7 @@ impl SandboxStrategy for NoIsolation {
             Phase::Whole => self.refuse_gaps(sandbox, request)?,
         }
         let log = self.open(sandbox)?;
-        let DiffView { digest, entries } = log.diff()?;
+        let DiffView { digest, entries, .. } = log.diff()?;
         if let Some(expected) = request.digest.clone().filter(|d| *d != digest) {
             return Err(Error::DigestMismatch { expected, found: digest });
         }
