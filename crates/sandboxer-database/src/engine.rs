@@ -94,6 +94,8 @@ pub struct Setup {
     pub workspace: String,
     /// A directory of the engine's own, private to the user; there before, removed afterwards by the caller.
     pub dir: PathBuf,
+    /// Whom to be where the location does not say.
+    pub user: String,
     /// The password, if one is needed.
     pub password: Option<String>,
     /// What the user set for this kind of sandbox.

@@ -2,6 +2,7 @@
 
 use sandboxer_core::{Error, Result};
 
+use crate::credentials::Account;
 use crate::engine::{Engine, Outcome, Prepared, Setup};
 use crate::{mysql, postgres, sqlite};
 
@@ -25,6 +26,15 @@ pub(crate) fn settle(setup: &Setup, prepared: &Prepared, decision: Option<bool>)
         "postgres" => postgres::settle(setup, prepared, decision),
         "sqlite" => sqlite::settle(setup, prepared, decision),
         other => Err(no_engine(other)),
+    }
+}
+
+/// Whose password is needed; `None` where none is.
+pub(crate) fn account(kind: &str, location: &str, user: &str) -> Result<Option<Account>> {
+    match kind {
+        "mysql" => mysql::account(location, user).map(Some),
+        "postgres" => postgres::account(location, user).map(Some),
+        _ => Ok(None),
     }
 }
 

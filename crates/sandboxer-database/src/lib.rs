@@ -4,8 +4,16 @@
 //! has to outlive the command that began it, so an engine lives in a process of its own, the [`keeper`], which answers one
 //! request after the other. The strategy [`transaction`] speaks to keepers; the strategy [`snapshot`] needs none.
 
+pub mod credentials;
 pub mod engine;
+mod engines;
+mod keeper;
 pub mod mysql;
+mod paths;
 pub mod postgres;
 pub mod snapshot;
 pub mod sqlite;
+pub mod transaction;
+mod view;
+
+pub use keeper::serve_if_asked;

@@ -33,6 +33,12 @@ impl Environment {
         Self { variable: Arc::new(|_| None), home: None }
     }
 
+    /// Who calls, as far as it is known.
+    pub fn user(&self) -> String {
+        let named = ["USER", "LOGNAME"].into_iter().find_map(|name| self.get(name));
+        named.unwrap_or_else(|| "root".to_owned())
+    }
+
     fn get(&self, name: &str) -> Option<String> {
         (self.variable)(name)
     }

@@ -145,7 +145,7 @@ impl Server {
             Request::Connection => Answer::Connection(engine.connection()),
             Request::Read(path) => return Ok((Answer::Content, paths::read(engine, &path)?)),
             Request::Write(path) => Answer::Change(paths::write(engine, &path, content)?),
-            Request::Diff => Answer::Diff(view::view(&engine.changes()?)?),
+            Request::Diff => Answer::Diff(diff(engine)?),
             Request::Checkpoint(name) => done(engine.checkpoint(&name))?,
             Request::Restore(name) => done(engine.restore(&name))?,
             Request::Rollback => done(engine.rollback().and_then(|()| Record::forget(&self.dir)))?,
@@ -205,7 +205,7 @@ impl Server {
 
     /// Compares, and writes down what is about to be done: from here on it can be told what became of it.
     fn begin(&self, engine: &mut dyn Engine, operation: String, digest: Option<String>) -> Result<Record> {
-        let DiffView { digest: found, entries } = view::view(&engine.changes()?)?;
+        let DiffView { digest: found, entries, .. } = view::view(&engine.changes()?)?;
         if let Some(expected) = digest.filter(|expected| *expected != found) {
             return Err(Error::DigestMismatch { expected, found });
         }
@@ -235,6 +235,16 @@ impl Server {
         Record::forget(&self.dir)?;
         Ok(is_there)
     }
+}
+
+/// What differs, and whether it could be prepared.
+fn diff(engine: &mut dyn Engine) -> Result<DiffView> {
+    let view = view::view(&engine.changes()?)?;
+    let at_decision = match engine.intent("asked")? {
+        Prepared::AtDecision { reason, .. } => Some(reason),
+        Prepared::Durable(_) => None,
+    };
+    Ok(DiffView { at_decision, ..view })
 }
 
 fn plain(answer: Answer) -> (Answer, Vec<u8>) {

@@ -6,3 +6,19 @@
 pub mod client;
 pub mod target;
 pub mod wire;
+
+use crate::engine::{Engine, Outcome, Prepared, Setup};
+/// Opens.
+pub fn open(_: &Setup) -> sandboxer_core::Result<Box<dyn Engine>> { todo!() }
+/// Settles.
+pub fn settle(_: &Setup, _: &Prepared, _: Option<bool>) -> sandboxer_core::Result<Outcome> { todo!() }
+
+/// Whose password is needed.
+pub fn account(location: &str, user: &str) -> sandboxer_core::Result<crate::credentials::Account> {
+    let target = target::Target::parse(location, user)?;
+    let host = match &target.host {
+        target::Host::Tcp(name) => name.clone(),
+        target::Host::Socket(_) => "localhost".to_owned(),
+    };
+    Ok(crate::credentials::Account { kind: "postgres".to_owned(), host, port: target.port, database: target.database, user: target.user })
+}

@@ -60,7 +60,7 @@ impl Place {
     /// What the keeper, or whoever takes its place, opens.
     pub fn setup(&self, around: &Environment) -> Result<Setup> {
         let reference = self.credentials.as_deref().map(Reference::parse).transpose()?;
-        let password = match engines::account(&self.kind, &self.location)? {
+        let password = match engines::account(&self.kind, &self.location, &around.user())? {
             Some(account) => credentials::password(&account, reference.as_ref(), around)?,
             None => None,
         };
@@ -70,6 +70,7 @@ impl Place {
             location: self.location.clone(),
             workspace: name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect(),
             dir: self.keeper(),
+            user: around.user(),
             password,
             options: self.options.clone(),
         })
