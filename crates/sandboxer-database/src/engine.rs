@@ -107,15 +107,17 @@ pub struct Setup {
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// How long a statement waits for a lock that production holds.
+    #[serde(rename = "lock_timeout_ms", with = "millis")]
     pub lock_timeout: Duration,
     /// How long the sandbox may keep production waiting before it is rolled back; `None` is for ever.
+    #[serde(rename = "block_limit_ms", with = "millis::maybe")]
     pub block_limit: Option<Duration>,
     /// How long a client waits for another client's transaction.
+    #[serde(rename = "turn_timeout_ms", with = "millis")]
     pub turn_timeout: Duration,
     /// Statements that take strong locks, by name (`alter table`, `truncate`), that are allowed all the same; `all` allows all.
     pub allow_ddl: Vec<String>,
-    /// How rows that were changed on both sides are treated when a snapshot is committed is part of the request; this is the
-    /// largest number of rows that a difference may list.
+    /// More rows than this are not listed in a difference.
     pub max_rows: usize,
 }
 
@@ -127,6 +129,33 @@ impl Default for Options {
             turn_timeout: Duration::from_secs(10),
             allow_ddl: Vec::new(),
             max_rows: 1_000_000,
+        }
+    }
+}
+
+/// Times in JSON: milliseconds.
+mod millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        (time.as_millis() as u64).serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_millis)
+    }
+
+    pub mod maybe {
+        use super::*;
+
+        pub fn serialize<S: Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+            time.map(|time| time.as_millis() as u64).serialize(to)
+        }
+
+        pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+            Ok(Option::<u64>::deserialize(from)?.map(Duration::from_millis))
         }
     }
 }

@@ -14,6 +14,9 @@ use sandboxer_core::contract::{
 use sandboxer_core::registry::{StrategyOptions, StrategyRegistry};
 use sandboxer_core::service::{ManagerParts, SandboxManager};
 use sandboxer_core::types::ResourceTypes;
+use sandboxer_database::credentials::Environment;
+use sandboxer_database::engine::Options;
+use sandboxer_database::{snapshot, transaction};
 use sandboxer_extensions::local::Runtimes;
 use sandboxer_plugin::strategy::{Surroundings, declaration};
 use sandboxer_strategies::{copy_on_write, filesystem_copy, git_worktree, none, overlay};
@@ -77,6 +80,10 @@ pub fn registry(
         entry.options = file_options(settings);
         registry.register(entry)?;
     }
+    registry.register(snapshot::entry())?;
+    let mut transactions = transaction::entry(environment());
+    transactions.options = database_options(settings);
+    registry.register(transactions)?;
     let around = Surroundings {
         home: home.to_path_buf(),
         modules: modules.map(Path::to_path_buf),
@@ -105,6 +112,24 @@ fn file_options(settings: &Settings) -> StrategyOptions {
     options.extend(settings.keep_base.map(|bytes| ("keep_base".to_owned(), json!(bytes))));
     options.extend(settings.scratch.as_ref().map(|path| ("scratch".to_owned(), json!(path))));
     options
+}
+
+/// What the settings say to held transactions.
+fn database_options(settings: &Settings) -> StrategyOptions {
+    let set = &settings.database;
+    let options = Options {
+        lock_timeout: set.lock_timeout,
+        block_limit: set.block_limit,
+        turn_timeout: set.turn_timeout,
+        allow_ddl: set.allow_ddl.clone(),
+        ..Options::default()
+    };
+    serde_json::from_value(json!(options)).unwrap_or_default()
+}
+
+/// Where references to credentials are looked up.
+fn environment() -> Environment {
+    Environment { variable: Arc::new(|name| std::env::var(name).ok()), home: std::env::home_dir() }
 }
 
 /// The embedded resource types, extended and overridden by `files`.
@@ -165,7 +190,15 @@ mod tests {
     fn the_built_ins_go_by_their_names() {
         let registry = registry_of(&Settings::default(), Path::new("/nowhere")).unwrap();
         let names: Vec<&str> = registry.entries().map(|e| e.name.as_str()).collect();
-        assert_eq!(names, ["copy_on_write", "filesystem_copy", "git_worktree", "none", "overlay"]);
+        assert_eq!(names, [
+            "copy_on_write",
+            "database_snapshot",
+            "filesystem_copy",
+            "git_worktree",
+            "none",
+            "overlay",
+            "transaction_rollback",
+        ]);
         assert!(!registry.get("none").unwrap().capabilities.isolates);
     }
 

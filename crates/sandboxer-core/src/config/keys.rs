@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::custom_strategy::CustomStrategy;
+use super::database::DatabaseSetting;
 use super::duration::{parse_duration, parse_ttl};
 use super::run::RunSetting;
 use super::settings::{Durability, MinFree, Settings};
@@ -38,6 +39,10 @@ pub const KEYS: &[Key] = &[
     key("copy.include", Some("SANDBOXER_INCLUDE"), false),
     key("copy.keep_base", Some("SANDBOXER_KEEP_BASE"), false),
     key("copy.threads", Some("SANDBOXER_THREADS"), false),
+    key("database.allow_ddl", Some("SANDBOXER_ALLOW_DDL"), false),
+    key("database.block_limit", Some("SANDBOXER_BLOCK_LIMIT"), false),
+    key("database.lock_timeout", Some("SANDBOXER_LOCK_TIMEOUT"), false),
+    key("database.turn_timeout", Some("SANDBOXER_TURN_TIMEOUT"), false),
     key("overlay.durability", Some("SANDBOXER_OVERLAY_DURABILITY"), true),
     key("project", Some("SANDBOXER_PROJECT"), false),
     key("run.allow_hosts", Some("SANDBOXER_ALLOW_HOSTS"), false),
@@ -85,6 +90,7 @@ pub(super) enum Setting {
     ActorType(String),
     Project(String),
     Run(RunSetting),
+    Database(DatabaseSetting),
 }
 
 impl Setting {
@@ -107,6 +113,7 @@ impl Setting {
             Self::ActorType(_) => "actor_type",
             Self::Project(_) => "project",
             Self::Run(setting) => setting.key(),
+            Self::Database(setting) => setting.key(),
         }
     }
 
@@ -132,7 +139,10 @@ impl Setting {
                     "sandbox.custom_strategies is set in the user's configuration file only",
                 ));
             }
-            other => Self::Run(RunSetting::from_text(other, text)?.ok_or_else(|| unknown_key(other))?),
+            other => match DatabaseSetting::from_text(other, text)? {
+                Some(setting) => Self::Database(setting),
+                None => Self::Run(RunSetting::from_text(other, text)?.ok_or_else(|| unknown_key(other))?),
+            },
         })
     }
 
@@ -162,6 +172,7 @@ impl Setting {
             Self::Durability(durability) => settings.durability = durability,
             Self::ActorType(actor_type) => settings.actor_type = Some(actor_type),
             Self::Project(project) => settings.project = Some(project),
+            Self::Database(setting) => setting.apply(&mut settings.database),
             Self::Run(setting) => {
                 if setting.apply(&mut settings.run) {
                     return also_decided(settings, key, origin);

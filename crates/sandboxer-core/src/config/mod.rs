@@ -7,6 +7,7 @@
 //! knows a home directory: the caller collects both into [`Layers`].
 
 mod custom_strategy;
+mod database;
 mod duration;
 mod file;
 mod keys;
@@ -23,6 +24,7 @@ pub use custom_strategy::{CustomStrategy, Source};
 pub use duration::{parse_duration, parse_ttl};
 pub use keys::{KEYS, Key};
 pub use layers::{Layers, PROJECT_FILE, find_project_file, load};
+pub use database::DatabaseSettings;
 pub use run::{Isolation, NetworkAccess, RunSettings};
 pub use settings::{Durability, MinFree, Settings};
 pub use size::parse_size;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::custom_strategy::Written;
+use super::database::DatabaseSetting;
 use super::keys::{self, Setting};
 use super::run::RunSetting;
 use super::yaml;
@@ -27,6 +28,7 @@ struct Document {
     copy: Option<CopySection>,
     overlay: Option<OverlaySection>,
     commit: Option<CommitSection>,
+    database: Option<DatabaseSection>,
     run: Option<RunSection>,
     actor_type: Option<Spanned<String>>,
     project: Option<Spanned<String>>,
@@ -86,6 +88,15 @@ struct RunSection {
     disk_reserve: Option<Spanned<String>>,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct DatabaseSection {
+    allow_ddl: Option<Spanned<Vec<String>>>,
+    block_limit: Option<Spanned<String>>,
+    lock_timeout: Option<Spanned<String>>,
+    turn_timeout: Option<Spanned<String>>,
+}
+
 /// Everything that `text`, the content of `file`, sets.
 pub(super) fn parse(text: &str, file: &Path) -> Result<Vec<Entry>> {
     let document = yaml::parse::<Document>(text, file).map_err(|error| keyed(error, text))?;
@@ -111,6 +122,7 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<Vec<Entry>> {
     entries.text("commit.policy", document.commit.unwrap_or_default().policy)?;
     entries.text("copy.keep_base", copy.keep_base)?;
     entries.text("overlay.durability", document.overlay.unwrap_or_default().durability)?;
+    entries.database(document.database.unwrap_or_default())?;
     entries.run(document.run.unwrap_or_default())?;
     entries.text("actor_type", document.actor_type)?;
     entries.text("project", document.project)?;
@@ -130,6 +142,13 @@ struct Entries<'a> {
 impl Entries<'_> {
     fn text(&mut self, key: &str, value: Option<Spanned<String>>) -> Result<()> {
         self.add(key, value, |text| Setting::from_text(key, &text))
+    }
+
+    fn database(&mut self, database: DatabaseSection) -> Result<()> {
+        self.list("database.allow_ddl", database.allow_ddl)?;
+        self.text("database.block_limit", database.block_limit)?;
+        self.text("database.lock_timeout", database.lock_timeout)?;
+        self.text("database.turn_timeout", database.turn_timeout)
     }
 
     fn run(&mut self, run: RunSection) -> Result<()> {
@@ -152,7 +171,9 @@ impl Entries<'_> {
 
     fn list(&mut self, key: &str, value: Option<Spanned<Vec<String>>>) -> Result<()> {
         self.add(key, value, |list| {
-            RunSetting::from_list(key, list)?.map(Setting::Run).ok_or_else(|| keys::unknown_key(key))
+            let database = DatabaseSetting::from_list(key, list.clone())?.map(Setting::Database);
+            let run = || RunSetting::from_list(key, list).map(|found| found.map(Setting::Run));
+            database.map_or_else(run, |found| Ok(Some(found)))?.ok_or_else(|| keys::unknown_key(key))
         })
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::custom_strategy::CustomStrategy;
+use super::database::DatabaseSettings;
 use super::keys::KEYS;
 use super::run::RunSettings;
 use super::size::parse_size;
@@ -108,6 +109,8 @@ pub struct Settings {
     pub actor_type: Option<String>,
     /// `project`: the calling project's id.
     pub project: Option<String>,
+    /// Everything below `database`: how held transactions treat others.
+    pub database: DatabaseSettings,
     /// Everything below `run`: how commands are contained.
     pub run: RunSettings,
     /// For each key, the layer that decided, in words.
@@ -135,6 +138,7 @@ impl Default for Settings {
             policies: Vec::new(),
             actor_type: None,
             project: None,
+            database: DatabaseSettings::default(),
             run: RunSettings::default(),
             origins: KEYS.iter().map(|key| (key.name.to_owned(), "default".to_owned())).collect(),
             untrusted_strategy: None,

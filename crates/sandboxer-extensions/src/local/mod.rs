@@ -29,6 +29,6 @@ pub use client::{Attached, Called, Frozen, Runtimes, Started};
 pub use refusal::Refusal;
 pub use report::{Confined, Process, Ready, Report, Told};
 pub use running::{Command, Outcome, Running, Signals};
-pub use spec::{Bind, Isolation, Limits, Network, Spec};
+pub use spec::{Bind, Isolation, Limits, Link, Network, Spec};
 pub use supervisor::supervise_if_asked;
 pub use wire::End;

@@ -31,6 +31,15 @@ impl Detached {
         Ok(Self(tree))
     }
 
+    /// The link at `path` itself, once more.
+    pub fn copy_of_link(path: &Path) -> Result<Self, Refusal> {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+        let tree = open_tree(CWD, path, flags).refused(|| format!("bind {}", path.display()))?;
+        Ok(Self(tree))
+    }
+
     /// A new filesystem of `kind`.
     pub fn new(kind: &str, options: &[(&str, &OsStr)], attributes: MountAttrFlags) -> Result<Self, Refusal> {
         let failed = || format!("mount {kind}");

@@ -15,7 +15,7 @@ use super::home::{self, Home};
 use super::mounting::{Detached, cover, detach, mount_points, pin, seal};
 use super::places;
 use super::refusal::{Refusal, Refused};
-use super::spec::{Bind, Isolation, Spec};
+use super::spec::{Bind, Isolation, Link, Spec};
 use super::system::{APART, Attributes, BARE, RDONLY, TAME, change_mount};
 
 /// Devices that everybody may use.
@@ -162,6 +162,7 @@ pub(crate) fn build(spec: &Spec, user_marks: bool) -> Result<Root, Refusal> {
     covered.extend(cover_inside_workspaces(spec)?);
     check_exposed(spec, &covered)?;
     place(sources.exposed, TAME | RDONLY)?;
+    place_links(&spec.links)?;
     covered.iter().try_for_each(|path| seal(path))?;
     if spec.isolation == Isolation::Strict {
         cover(Path::new("/sys"), Path::new(NOTHING))?;
@@ -283,6 +284,19 @@ fn workspace_of<'a>(path: &Path, spec: &'a Spec) -> Option<&'a Bind> {
 fn place(mounts: Vec<(PathBuf, Detached)>, attributes: u64) -> Result<(), Refusal> {
     for (at, mount) in mounts {
         mount.with(attributes)?.attach_new(&at)?;
+    }
+    Ok(())
+}
+
+/// A link that is mounted over a file is followed like any other. It is made in a directory in memory that nobody sees again.
+fn place_links(links: &[Link]) -> Result<(), Refusal> {
+    for link in links {
+        let made = Path::new("/run/.link");
+        let failed = || format!("show {} at {}", link.to.display(), link.at.display());
+        fs::symlink(&link.to, made).refused(failed)?;
+        let copy = Detached::copy_of_link(made).and_then(|copy| copy.attach(&link.at));
+        fs::unlink(made).refused(failed)?;
+        copy?;
     }
     Ok(())
 }

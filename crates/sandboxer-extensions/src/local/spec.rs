@@ -46,6 +46,17 @@ pub struct Bind {
     pub at: PathBuf,
 }
 
+/// A file of the host in whose place a link is seen, to where it really is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Where the link leads.
+    #[serde(with = "paths::one")]
+    pub to: PathBuf,
+    /// Where it is to be; a file has to be there.
+    #[serde(with = "paths::one")]
+    pub at: PathBuf,
+}
+
 /// What a runtime is to be.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spec {
@@ -59,6 +70,9 @@ pub struct Spec {
     pub limits: Limits,
     /// The workspaces, writable.
     pub workspaces: Vec<Bind>,
+    /// Files that are seen as links into a workspace: programs that put other files beside them put those there.
+    #[serde(default)]
+    pub links: Vec<Link>,
     /// What strategies need to show besides, read-only.
     pub exposed: Vec<Bind>,
     /// The user's home directory, to be covered by a layer that is thrown away.
@@ -94,6 +108,7 @@ mod tests {
             limits: Limits { memory: Some(1 << 30), cpus: Some(1.5), ..Limits::default() },
             workspaces: vec![bind.clone()],
             exposed: vec![bind],
+            links: vec![Link { to: odd.clone(), at: "/plain".into() }],
             home: Some(odd.clone()),
             hidden: vec![odd.clone()],
             state: vec![odd],

@@ -30,6 +30,8 @@ pub struct Job<'a> {
     pub directory: &'a Path,
     /// The sandbox's id, for its environment.
     pub sandbox_id: &'a str,
+    /// Variables that lead it to databases.
+    pub variables: Vec<(String, String)>,
     /// Whether its stdout becomes our stderr, because ours is for a JSON document.
     pub output_to_stderr: bool,
 }
@@ -60,7 +62,7 @@ fn start(job: &Job) -> Result<Child, CliError> {
     };
     let (mut command, directory) = placed(program, job.directory)?;
     command.args(arguments).env("PWD", &directory).env("SANDBOX_PATH", &directory);
-    command.env("SANDBOX_ID", job.sandbox_id);
+    command.env("SANDBOX_ID", job.sandbox_id).envs(job.variables.iter().cloned());
     if job.output_to_stderr {
         let stderr = io::stderr().as_fd().try_clone_to_owned().map_err(|e| failed(job, &e))?;
         command.stdout(Stdio::from(stderr));
@@ -142,7 +144,7 @@ mod tests {
     fn run_here(command: &[&str]) -> Result<Ended, CliError> {
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
         let directory = std::env::temp_dir();
-        run(&Job { command: &command, directory: &directory, sandbox_id: "sbx_x", output_to_stderr: true })
+        run(&Job { command: &command, directory: &directory, sandbox_id: "sbx_x", variables: Vec::new(), output_to_stderr: true })
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod child;
 mod commands;
 mod conflicts;
 mod contain;
+mod databases;
 mod diffs;
 mod error;
 mod exit;

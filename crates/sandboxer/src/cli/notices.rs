@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::Read;
 
 use sandboxer_core::service::{Sandbox, SandboxManager, Target, Workspace};
+use sandboxer_database::engine::Status;
 
+use super::databases;
 use super::error::CliError;
 
 /// More than this is not read: a notice is a line, and there are few.
@@ -26,9 +28,18 @@ pub fn brought_up(manager: &SandboxManager, sandbox: &Sandbox) -> Vec<Vec<String
         let failed = manager.bring_up(&target).err();
         let mut notices = of_workspace(workspace);
         notices.extend(failed.map(|error| unreachable_notice(CliError::from(error))));
+        match databases::status(manager, &target, workspace) {
+            Some(Status::Held { notices: more }) => notices.extend(more),
+            Some(Status::Lost { reason }) => notices.push(lost_notice(&reason)),
+            None => {}
+        }
         notices
     })
     .collect()
+}
+
+fn lost_notice(reason: &str) -> String {
+    format!("lost: {reason}; nothing of it was committed; `sandbox rollback ID` begins a new transaction")
 }
 
 fn unreachable_notice(error: CliError) -> String {

@@ -7,6 +7,7 @@ use sandboxer_core::types::is_url;
 use serde_json::Value;
 
 use super::get::describe;
+use crate::cli::databases::{self, DatabaseArgs};
 use crate::cli::error::CliError;
 use crate::cli::git::{self, CheckoutArgs};
 use crate::cli::json::SandboxDocument;
@@ -14,7 +15,7 @@ use crate::cli::output::{self, shell_word};
 use crate::cli::session::{App, Session, current_dir, typed};
 use crate::cli::{Outcome, exit};
 
-/// Make a sandbox of one or more directories or files
+/// Make a sandbox of one or more directories, files or databases
 ///
 /// Without a resource it is the current directory. Several resources make one sandbox with several workspaces, which are
 /// committed as one. With --plan, the plan's open sandbox over the same resources is returned if there is one.
@@ -26,9 +27,10 @@ Examples:
   sandbox create --exclude target --exclude '*.o' Leave build output out
   sandbox create --input app=./app --input conf=/etc/app.conf
   sandbox create --clean --from v1.2              Git: from a tag, nothing uncommitted
+  sandbox create . env:DATABASE_URL               Files and a database, committed as one
   sandbox create --plan fix-123 --json            The same sandbox for each call with this plan")]
 pub struct Args {
-    /// Directories or files [default: the current directory]
+    /// Directories, files, URLs of databases, or env:NAME of a variable with one [default: the current directory]
     #[arg(value_name = "RESOURCE")]
     resources: Vec<PathBuf>,
     /// A resource with a name for its workspace
@@ -57,6 +59,8 @@ pub struct Args {
     exclude: Vec<String>,
     #[command(flatten)]
     checkout: CheckoutArgs,
+    #[command(flatten)]
+    database: DatabaseArgs,
     #[command(flatten)]
     consumer: ConsumerArgs,
 }
@@ -123,7 +127,9 @@ impl Args {
         let given = patterns.into_iter().filter(|(_, list)| !list.is_empty());
         let mut properties = self.checkout.properties();
         properties.extend(given.map(|(key, list)| (key.to_owned(), Value::from(list.clone()))));
-        Ok(Input { name, location: location(resource)?, properties })
+        let (location, reference) = databases::located(&location(resource)?)?;
+        properties.extend(self.database.properties(&location, reference)?);
+        Ok(Input { name, location, properties })
     }
 }
 

@@ -74,7 +74,7 @@ impl Entered {
     pub fn new(app: &App, selector: &str, asked: &Asked) -> Result<Self, CliError> {
         let session = app.open()?;
         let target = session.find(selector)?;
-        let first = target.workspaces.first();
+        let first = worked_in(&target);
         let settings = match first.and_then(|workspace| workspace.resource.path()) {
             Some(path) => app.settings(path)?.run,
             None => session.settings.run.clone(),
@@ -96,10 +96,10 @@ impl Entered {
         &self.target
     }
 
-    /// The workspace that is worked in: the one that was named, or the first.
+    /// The workspace that is worked in: the one that was named, or the first with a path.
     pub fn workspace(&self) -> Result<&Workspace, CliError> {
         let message = "the sandbox has no workspace to work in";
-        self.target.workspaces.first().ok_or_else(|| CliError::new(Kind::Error, message))
+        worked_in(&self.target).ok_or_else(|| CliError::new(Kind::Error, message))
     }
 
     /// Runs a command there and waits for its end.
@@ -139,4 +139,10 @@ impl Entered {
             contained: ContainedDocument::new(done),
         }
     }
+}
+
+/// The first workspace with a path; one that programs only connect to where there is no other.
+fn worked_in(target: &Target) -> Option<&Workspace> {
+    let with_path = target.workspaces.iter().find(|workspace| workspace.sandbox_ref.sandbox_path().is_some());
+    with_path.or(target.workspaces.first())
 }

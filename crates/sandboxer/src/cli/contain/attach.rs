@@ -3,7 +3,7 @@
 use sandboxer_core::Error;
 use sandboxer_core::config::{Isolation, RunSettings};
 use sandboxer_core::service::Sandbox;
-use sandboxer_extensions::local::{Attached, Called, Network, Refusal, Runtimes, Spec, Started};
+use sandboxer_extensions::local::{Attached, Bind, Called, Network, Refusal, Runtimes, Spec, Started};
 
 use super::args::Asked;
 use super::{spec, told};
@@ -17,13 +17,14 @@ pub fn runtimes(session: &Session) -> Result<Runtimes, CliError> {
     Ok(Runtimes::new(session.manager.home(), &program))
 }
 
-/// A client of the sandbox's runtime, which is started where it does not run. `None` where only files are to be isolated, and nothing runs.
+/// A client of the sandbox's runtime, which is started where it does not run; `sockets` are shown inside. `None` where only files are to be isolated, and nothing runs.
 pub fn attach(
     session: &Session,
     sandbox: &Sandbox,
     run: &RunSettings,
     asked: &Asked,
     called: Option<Called>,
+    sockets: Vec<Bind>,
 ) -> Result<Option<Attached>, CliError> {
     let ours = |error: Error| CliError::from(error).exiting(exit::RUN_FAILED);
     let runtimes = runtimes(session)?;
@@ -34,7 +35,7 @@ pub fn attach(
     if wanted.isolation == Isolation::Files {
         return Ok(None);
     }
-    let spec = spec::of(sandbox, session.manager.home(), run, wanted);
+    let spec = spec::of(sandbox, session.manager.home(), run, wanted, sockets);
     match runtimes.start_with(called, &spec).map_err(ours)? {
         // Somebody else may have started it just now.
         Started::Attached(found) => check(asked, &found.ready().spec).map(|()| Some(*found)),

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use sandboxer_core::config::RunSettings;
 use sandboxer_core::service::{Sandbox, Workspace};
-use sandboxer_extensions::local::{Bind, Spec, hidden};
+use sandboxer_extensions::local::{Bind, Link, Spec, hidden};
 use sandboxer_keeper::enter;
 
 use super::args::Wanted;
+use crate::cli::databases;
 
-/// The spec of a sandbox's runtime. `state` is the state directory.
-pub fn of(sandbox: &Sandbox, state: &Path, run: &RunSettings, wanted: Wanted) -> Spec {
+/// The spec of a sandbox's runtime. `state` is the state directory; `sockets` lead to databases.
+pub fn of(sandbox: &Sandbox, state: &Path, run: &RunSettings, wanted: Wanted, sockets: Vec<Bind>) -> Spec {
     let home = home();
     let state = state_places(state);
     let mut spec = Spec {
@@ -22,6 +23,7 @@ pub fn of(sandbox: &Sandbox, state: &Path, run: &RunSettings, wanted: Wanted) ->
         limits: wanted.limits,
         hidden: hidden::places(&homes(home.as_deref()), &run.hide, &run.show),
         disk_reserve: reserve(sandbox, run),
+        exposed: sockets,
         home,
         ..Spec::default()
     };
@@ -86,10 +88,21 @@ fn place(workspace: &Workspace, spec: &mut Spec) {
         }
         None => path,
     };
+    if let Some(directory) = workspace.sandbox_ref.text("companions").map(PathBuf::from) {
+        return place_with_companions(workspace, &directory, at, spec);
+    }
     spec.workspaces.push(Bind { from, at: at.to_path_buf() });
     if let Some(at) = workspace.sandbox_ref.text("exposes").map(PathBuf::from)
         && let Ok(from) = at.canonicalize()
     {
         spec.exposed.push(Bind { from, at });
     }
+}
+
+/// A file that programs put others beside, which have to stay with it: its directory is shown apart, and a link in its place.
+fn place_with_companions(workspace: &Workspace, directory: &Path, at: &Path, spec: &mut Spec) {
+    let inside = databases::inside(workspace);
+    let to = inside.join(at.file_name().unwrap_or_default());
+    spec.workspaces.push(Bind { from: directory.to_path_buf(), at: inside });
+    spec.links.push(Link { to, at: at.to_path_buf() });
 }

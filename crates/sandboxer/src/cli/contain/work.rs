@@ -16,9 +16,10 @@ use super::environment::{Surroundings, environment};
 use super::events::{self, Event};
 use super::told::now_ms;
 use crate::cli::child;
+use crate::cli::databases::{self, Way};
 use crate::cli::error::{CliError, Kind};
 use crate::cli::output;
-use crate::cli::session::Session;
+use crate::cli::session::{Session, current_dir};
 
 /// What to run, in which sandbox.
 pub struct Work<'a> {
@@ -67,18 +68,26 @@ pub struct Done {
 impl Work<'_> {
     /// Runs the command and waits for its end. `begin` hears what holds it before it starts.
     pub fn run(&self, begin: impl FnOnce(Begun)) -> Result<Done, CliError> {
-        match attach(self.session, &self.target.sandbox, self.run, self.asked, self.called.take())? {
-            Some(attached) => self.contained(attached, begin),
+        let ways = databases::ways(&self.session.manager, self.target)?;
+        let sockets = ways.iter().filter_map(Way::bind).collect();
+        let called = self.called.take();
+        match attach(self.session, &self.target.sandbox, self.run, self.asked, called, sockets)? {
+            Some(attached) => self.contained(attached, &ways, begin),
             None => {
                 begin(Begun::Files);
-                self.files_only()
+                self.files_only(&ways)
             }
         }
     }
 
-    fn contained(&self, attached: Attached, begin: impl FnOnce(Begun)) -> Result<Done, CliError> {
+    fn contained(
+        &self,
+        attached: Attached,
+        ways: &[Way],
+        begin: impl FnOnce(Begun),
+    ) -> Result<Done, CliError> {
         let spec = attached.ready().spec.clone();
-        let seen_at = self.workspace.resource.require_path()?;
+        let seen_at = self.workspace.resource.path().unwrap_or(Path::new("/"));
         let root = root(seen_at);
         let directory = self.directory.map_or_else(|| root.clone(), |below| root.join(below));
         let around = Surroundings {
@@ -87,7 +96,11 @@ impl Work<'_> {
             directory: &directory,
             network: &spec.network,
         };
-        let selected = environment(&around, self.run, &self.asked.env);
+        let mut selected = environment(&around, self.run, &self.asked.env);
+        for (name, value) in ways.iter().flat_map(|way| way.variables(true)) {
+            selected.vars.retain(|(known, _)| known.to_str() != Some(&name));
+            selected.vars.push((name.into(), value.into()));
+        }
         begin(Begun::Contained(attached.ready(), &selected.dropped_secrets));
         let timeout = self.asked.limits.timeout.or(self.run.timeout);
         let since = now_ms();
@@ -114,9 +127,12 @@ impl Work<'_> {
         Ok(all.into_iter().filter(|event| event.at_ms >= since).collect())
     }
 
-    fn files_only(&self) -> Result<Done, CliError> {
+    fn files_only(&self, ways: &[Way]) -> Result<Done, CliError> {
         let one = Target { workspaces: vec![self.workspace.clone()], sandbox: self.target.sandbox.clone() };
-        let path = self.session.manager.sandbox_path(&one)?;
+        let path = match self.workspace.sandbox_ref.sandbox_path() {
+            Some(_) => self.session.manager.sandbox_path(&one)?,
+            None => current_dir()?,
+        };
         let root = root(&path);
         let directory = match self.directory {
             Some(below) => {
@@ -130,6 +146,7 @@ impl Work<'_> {
             command: self.command,
             directory: &directory,
             sandbox_id: self.target.sandbox.id.as_str(),
+            variables: ways.iter().flat_map(|way| way.variables(false)).collect(),
             output_to_stderr: self.output_to_stderr,
         })?;
         Ok(Done {
@@ -144,6 +161,9 @@ impl Work<'_> {
 
 /// Refuses what no command can work in, before anything is started for it.
 pub fn check(workspace: &Workspace, isolation: Isolation) -> Result<(), CliError> {
+    if databases::connects(workspace) {
+        return Ok(());
+    }
     workspace.require_path()?;
     check_place(&workspace.resource.location, isolation)
 }

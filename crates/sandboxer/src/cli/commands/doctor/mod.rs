@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use sandboxer::wiring::{self, Setup};
-use sandboxer_core::config::{KEYS, RunSettings, Settings};
+use sandboxer_core::config::{DatabaseSettings, KEYS, RunSettings, Settings};
 use sandboxer_core::service::{Sandbox, SandboxManager};
 use sandboxer_strategies::git_worktree;
 use serde::Serialize;
@@ -279,7 +279,18 @@ fn value_of(settings: &Settings, key: &str) -> Option<String> {
         "sandbox.strategy" => settings.sandbox_strategy.clone(),
         "state.lock_wait" => Some(output::span(settings.lock_wait.as_secs() as i64)),
         "state.scratch" => settings.scratch.as_ref().map(|path| path.display().to_string()),
-        _ => run_value_of(&settings.run, key),
+        _ => database_value_of(&settings.database, key).or_else(|| run_value_of(&settings.run, key)),
+    }
+}
+
+fn database_value_of(database: &DatabaseSettings, key: &str) -> Option<String> {
+    let span = |time: std::time::Duration| output::span(time.as_secs() as i64);
+    match key {
+        "database.allow_ddl" => (!database.allow_ddl.is_empty()).then(|| database.allow_ddl.join(",")),
+        "database.block_limit" => Some(database.block_limit.map_or_else(|| "none".to_owned(), span)),
+        "database.lock_timeout" => Some(span(database.lock_timeout)),
+        "database.turn_timeout" => Some(span(database.turn_timeout)),
+        _ => None,
     }
 }
 
@@ -355,6 +366,7 @@ mod tests {
             default_ttl: Some(jiff::SignedDuration::from_secs(7200)),
             scratch: Some("/s".into()),
             policies: vec!["/p.yaml".into()],
+            database: DatabaseSettings { allow_ddl: vec!["truncate".into()], ..DatabaseSettings::default() },
             run: RunSettings {
                 allow_hosts: vec!["a.example:443".into(), "b.example".into()],
                 hide: vec!["~/x".into()],

@@ -16,6 +16,7 @@ use crate::cli::conflicts::ConflictArgs;
 use crate::cli::contain::{
     Asked, Begun, ContainArgs, Done, Wanted, Work, check, check_place, runtimes, spec, told,
 };
+use crate::cli::databases::{self, DatabaseArgs};
 use crate::cli::error::{CliError, Kind};
 use crate::cli::git::{self, CheckoutArgs};
 use crate::cli::output;
@@ -39,12 +40,16 @@ Examples:
   sandbox run --discard -- ./try-it.sh      Look at the difference and forget it
   sandbox run --allow-host crates.io,static.crates.io -- cargo fetch
   sandbox run --memory 2G --timeout 10m -- ./agent.sh
+  sandbox run --database env:DATABASE_URL -- pytest
   sandbox run -C ~/proj --keep --name try -- sh")]
 pub struct Args {
     /// The directory to make a sandbox of [default: the current one]
     #[arg(short = 'C', value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// How to isolate; see `sandbox strategies`
+    /// A database that it works on, in a transaction or a clone: a URL, env:NAME or a SQLite file; can be repeated
+    #[arg(long, value_name = "RESOURCE")]
+    database: Vec<PathBuf>,
+    /// How to isolate the directory; see `sandbox strategies`
     #[arg(short, long)]
     strategy: Option<String>,
     /// Commit the changes if the command succeeds, else keep the sandbox
@@ -66,6 +71,8 @@ pub struct Args {
     contain: ContainArgs,
     #[command(flatten)]
     checkout: CheckoutArgs,
+    #[command(flatten)]
+    opening: DatabaseArgs,
     #[command(flatten)]
     conflicts: ConflictArgs,
     #[command(flatten)]
@@ -143,13 +150,20 @@ fn open(app: &App, directory: &Path) -> Result<Session, CliError> {
 
 fn request(args: &Args, session: &Session) -> Result<CreateRequest, CliError> {
     let directory = args.directory.as_deref().unwrap_or(Path::new("."));
+    let mut properties = args.checkout.properties();
+    // Databases have strategies of their own: with some, the flag is for the directory alone.
+    let (of_all, of_directory) =
+        if args.database.is_empty() { (args.strategy.clone(), None) } else { (None, args.strategy.clone()) };
+    properties.extend(of_directory.map(|name| ("strategy".to_owned(), name.into())));
+    let mut inputs = vec![Input { name: None, location: location(directory)?, properties }];
+    for database in &args.database {
+        let (location, reference) = databases::located(&location(database)?)?;
+        let properties = args.opening.properties(&location, reference)?;
+        inputs.push(Input { name: None, location, properties });
+    }
     Ok(CreateRequest {
-        inputs: vec![Input {
-            name: None,
-            location: location(directory)?,
-            properties: args.checkout.properties(),
-        }],
-        strategy: args.strategy.clone(),
+        inputs,
+        strategy: of_all,
         no_fallback: false,
         plan: args.plan.as_deref().map(PlanId::from_string),
         name: args.name.clone(),
@@ -221,7 +235,7 @@ impl Run {
     }
 
     fn workspace(&self) -> &Workspace {
-        // `run` asks for exactly one resource, and the manager makes a workspace of each.
+        // The directory is the first resource, and the manager makes a workspace of each.
         &self.target.workspaces[0]
     }
 
