@@ -49,6 +49,7 @@ pub fn capabilities() -> Capabilities {
         file_tree: true,
         faithful: true,
         two_phase: true,
+        prepare_ends: false,
         select_paths: true,
         select_hunks: true,
         keeps_base: true,

@@ -76,7 +76,8 @@ pub enum OnConflict {
 /// prepared leaves the work as it is. `Whole` is all in one.
 ///
 /// A strategy that cannot prepare what it is asked to says so in [`CommitResult::at_decision`], and then commits in `Finish`:
-/// an error of that means that nothing was committed, unless `Abort` is refused.
+/// an error of that means that nothing was committed, unless `Abort` is refused. `Abort` of the ref's `operation` is refused
+/// from that commit on, also after `Finish` has returned: the store may not have learned of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {

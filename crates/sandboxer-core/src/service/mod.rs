@@ -10,6 +10,7 @@
 //! | `select.rs` | from what a user typed to a sandbox and its workspaces |
 //! | `content.rs` | read, write, diff, rollback |
 //! | `commit.rs` | prepare, look, decide, finish; several workspaces as one |
+//! | `together.rs` | the coordinator's phases over everything that takes part |
 //! | `pieces.rs` | the phases of a commit, workspace by workspace, of one sandbox or of several |
 //! | `plan.rs` | all sandboxes of a plan as one: diff, commit, rollback |
 //! | `settle.rs` | who decided about a commit that was interrupted while something else did |
@@ -44,6 +45,7 @@ mod recover;
 mod refresh;
 mod select;
 mod settle;
+mod together;
 mod undo;
 mod views;
 

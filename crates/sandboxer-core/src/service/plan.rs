@@ -6,10 +6,11 @@
 
 use serde_json::json;
 
-use super::commit::{Member, PLAN_COMMIT, TWO_PHASE, Undertaking, commit_details, logged_as, mode_of};
+use super::commit::{PLAN_COMMIT, TWO_PHASE, commit_details, logged_as, mode_of};
 use super::content::{combined_digest, per_workspace, told_rollback};
 use super::manager::{SandboxManager, Still, new_operation};
 use super::pieces::{pieces_of_plan, plan_label};
+use super::together::{Member, Undertaking};
 use super::{PlanCommit, PlanDiff, RollbackResults, Sandbox, Target, TargetDiff};
 use crate::model::{CommitRequest, Phase, PlanId};
 use crate::policy::CommitRules;

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use super::commit::{BRANCH, Member, Undertaking, logged_as, mode_of, names, only, undone_by};
+use super::commit::{BRANCH, logged_as, mode_of, names, only, undone_by};
 use super::manager::SandboxManager;
 use super::manager::new_operation;
+use super::together::{Member, Undertaking};
 use super::{Operation, Sandbox, SandboxState, Target, Undone};
 use crate::model::{CommitRequest, Conflict, OpId, SandboxId};
 use crate::policy::CommitRules;

@@ -39,6 +39,8 @@ pub struct Script {
     pub fall_back_to: Mutex<Option<String>>,
     /// `read` answers with the whole file, whatever the range.
     pub ignores_ranges: AtomicBool,
+    /// Two of the strategies are such as are prepared last.
+    pub some_end: AtomicBool,
     /// Workspaces go here instead of the state directory.
     pub scratch: Mutex<Option<PathBuf>>,
 }
@@ -89,6 +91,11 @@ impl Script {
     }
 }
 
+/// Where some end: of the first, what is prepared and aborted is gone, as a transaction is; the other cannot even be prepared.
+pub const ENDING: &str = "overlay";
+pub const DECIDING: &str = "filesystem_copy";
+const NO_PREPARING: &str = "no prepared transactions here";
+
 /// A registry in which every strategy is the fake, with more or fewer abilities.
 pub fn registry(script: &Arc<Script>) -> StrategyRegistry {
     let mut registry = StrategyRegistry::new();
@@ -104,8 +111,11 @@ pub fn registry(script: &Arc<Script>) -> StrategyRegistry {
         ranges: true,
         ..Capabilities::default()
     };
-    for name in ["overlay", "copy_on_write", "filesystem_copy"] {
-        registry.register(entry(name, able.clone(), script)).unwrap();
+    let ends = script.some_end.load(Ordering::Relaxed);
+    let ending = Capabilities { undo: !ends, prepare_ends: ends, ..able.clone() };
+    registry.register(entry("copy_on_write", able, script)).unwrap();
+    for name in [ENDING, DECIDING] {
+        registry.register(entry(name, ending.clone(), script)).unwrap();
     }
     registry.register(entry("none", Capabilities::default(), script)).unwrap();
     registry
@@ -275,6 +285,24 @@ impl Fake {
         Ok(result)
     }
 
+    /// Whether it is that one of those that end.
+    fn is(&self, name: &str) -> bool {
+        self.name == name && self.script.some_end.load(Ordering::Relaxed)
+    }
+
+    /// Whether the operation was committed, by what has to know for good.
+    fn is_committed(&self, sandbox: &SandboxRef, places: &Places) -> bool {
+        self.is(DECIDING) && sandbox.operation().is_some_and(|op| places.undo(&op).exists())
+    }
+
+    /// What was prepared and then aborted is gone.
+    fn check_there(&self, places: &Places) -> Result<()> {
+        match places.dir.join("ended").exists() {
+            true => Err(Error::usage("it was aborted, and its work is lost")),
+            false => Ok(()),
+        }
+    }
+
     /// A published journal rolls forward; a stage that was prepared becomes one; a stage of a whole commit is discarded.
     fn finish(&self, sandbox: &SandboxRef, places: &Places) -> Result<CommitResult> {
         if places.dir.join("prepared").exists() {
@@ -354,7 +382,9 @@ impl SandboxStrategy for Fake {
     fn diff(&self, sandbox: &SandboxRef) -> Result<DiffView> {
         let places = Places::new(sandbox);
         self.pass("diff", &places)?;
-        Ok(self.entries(&places))
+        self.check_there(&places)?;
+        let at_decision = (self.is(DECIDING)).then(|| NO_PREPARING.to_owned());
+        Ok(DiffView { at_decision, ..self.entries(&places) })
     }
 
     fn commit(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
@@ -362,12 +392,25 @@ impl SandboxStrategy for Fake {
         match request.phase {
             Phase::Whole => {
                 self.pass("commit.whole", &places)?;
+                self.check_there(&places)?;
                 let result = self.prepare(sandbox, &places, request)?;
                 fs::rename(places.stage(), places.journal()).unwrap();
                 self.apply(sandbox, &places).map(|_| result)
             }
             Phase::Prepare => {
                 self.pass("commit.prepare", &places)?;
+                self.check_there(&places)?;
+                let is_last = self.is(ENDING) || self.is(DECIDING);
+                assert_eq!(
+                    is_last,
+                    request.digest.is_some(),
+                    "what comes last is held to what was looked at"
+                );
+                if self.is(DECIDING) {
+                    let result = self.prepare(sandbox, &places, request)?;
+                    fs::rename(places.stage(), places.dir.join("held")).unwrap();
+                    return Ok(CommitResult { at_decision: Some(NO_PREPARING.to_owned()), ..result });
+                }
                 let result = self.prepare(sandbox, &places, request)?;
                 fs::write(places.dir.join("prepared"), "").unwrap();
                 self.pass("commit.prepared", &places)?;
@@ -375,16 +418,23 @@ impl SandboxStrategy for Fake {
             }
             Phase::Finish => {
                 self.pass("commit.finish", &places)?;
+                if places.dir.join("held").exists() {
+                    fs::rename(places.dir.join("held"), places.journal()).unwrap();
+                }
                 let result = self.finish(sandbox, &places)?;
                 self.pass("commit.finished", &places)?;
                 Ok(result)
             }
             Phase::Abort => {
                 self.pass("commit.abort", &places)?;
-                if places.journal().exists() {
+                if places.journal().exists() || self.is_committed(sandbox, &places) {
                     return Err(Error::refused("it is decided"));
                 }
-                let _ = fs::remove_file(places.dir.join("prepared"));
+                let was_prepared =
+                    [places.dir.join("prepared"), places.dir.join("held")].map(fs::remove_file);
+                if was_prepared.iter().any(Result::is_ok) && self.is(ENDING) {
+                    fs::write(places.dir.join("ended"), "").unwrap();
+                }
                 let _ = fs::remove_file(places.stage());
                 Ok(CommitResult::default())
             }
@@ -394,6 +444,7 @@ impl SandboxStrategy for Fake {
     fn rollback(&self, sandbox: &SandboxRef) -> Result<RollbackResult> {
         let places = Places::new(sandbox);
         self.pass("rollback", &places)?;
+        let _ = fs::remove_file(places.dir.join("ended"));
         let scope = sandbox.scope()?;
         let undone: Vec<_> = self.entries(&places).select(&scope).entries;
         for entry in &undone {

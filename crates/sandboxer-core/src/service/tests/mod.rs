@@ -13,6 +13,8 @@ mod handler;
 mod lifecycle;
 mod orphans;
 mod park;
+mod plan;
+mod prepared_last;
 mod race;
 mod recover;
 mod runtime;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Barrier;
 
 /// Runs `work` in several threads at once, each with a manager of its own.
-fn all_at_once<T: Send>(
+pub(super) fn all_at_once<T: Send>(
     world: &World,
     threads: usize,
     work: impl Fn(usize, SandboxManager) -> T + Sync,
