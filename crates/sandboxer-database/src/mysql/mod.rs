@@ -1,1 +1,36 @@
-//! See the crate's documentation.
+//! MariaDB and MySQL: one connection that is held in an XA transaction.
+//!
+//! Never `BEGIN`: a dozen kinds of statements commit what was begun that way, without a word. In an XA transaction the server refuses each of them. Savepoints inside are
+//! what units of work and checkpoints are made of, and `XA PREPARE` makes the work ready to become real whatever happens.
+
+mod changes;
+mod errors;
+mod execution;
+mod guard;
+mod held;
+mod lexer;
+mod location;
+mod rows;
+mod schema;
+mod statements;
+mod tables;
+mod touched;
+mod transaction;
+mod two_phase;
+mod values;
+mod watch;
+
+#[cfg(test)]
+#[path = "tests/mod.rs"]
+mod tests;
+
+use sandboxer_core::Result;
+
+pub use two_phase::settle;
+
+use crate::engine::{Engine, Setup};
+
+/// Connects, and begins a transaction that is held until the engine is closed or dropped.
+pub fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(transaction::Transaction::open(setup)?))
+}
