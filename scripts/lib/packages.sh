@@ -24,6 +24,8 @@ fish:fish:completions for fish
 mkfs.btrfs:btrfs-progs:what needs btrfs on a loop mount
 python3:python3:custom strategies in Python
 dockerd:docker.io:the example strategy for containers
+mariadbd:mariadb-server:held transactions on MariaDB
+pg_ctlcluster:postgresql:held transactions on PostgreSQL
 busybox:busybox-static:the image that the example strategy for containers is tried on
 '
 

@@ -26,8 +26,10 @@ enum Way {
     /// Merge text three ways; refuse where both sides changed the same lines
     Merge,
     /// Keep the original's version; the sandbox's stays pending
+    #[value(alias = "skip")]
     Ours,
     /// Take the sandbox's version
+    #[value(alias = "accept")]
     Theirs,
 }
 

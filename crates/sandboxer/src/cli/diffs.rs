@@ -6,13 +6,14 @@
 use std::path::PathBuf;
 
 use sandboxer_core::Error;
-use sandboxer_core::model::{DiffEntry, DiffKind, Node, NodeType};
+use sandboxer_core::model::{DiffEntry, DiffKind, Node, NodeType, Row, RowChange};
 use sandboxer_core::service::{TargetDiff, Workspace, WorkspaceDiff};
 use sandboxer_fs::{content, patch};
 
 use super::error::CliError;
 use super::json::{Summary, octal};
 use super::output::{self, Ui, style};
+use super::rows;
 
 /// The letter of a kind, painted for stdout.
 pub fn mark(ui: &Ui, kind: DiffKind) -> String {
@@ -48,9 +49,10 @@ pub fn summary(diff: &TargetDiff) -> Summary {
 pub fn show_entries(ui: &mut Ui, diff: &TargetDiff) -> Result<(), CliError> {
     for workspace in &diff.workspaces {
         show_heading(ui, diff, workspace)?;
-        for entry in &workspace.entries {
+        for entry in workspace.entries.iter().filter(|entry| entry.row.is_none()) {
             ui.line(entry_line(ui, entry))?;
         }
+        rows::show(ui, &workspace.entries)?;
     }
     Ok(())
 }
@@ -202,6 +204,11 @@ fn counts(workspace: &Workspace, entry: &DiffEntry) -> Result<Counts, CliError> 
         let size = |node: &Option<Node>| node.as_ref().map_or(0, |n| n.size);
         return Ok(Counts::Binary(size(&entry.old), size(&entry.new)));
     }
+    if let Some(row) = &entry.row {
+        let side = |row: &Option<Row>| row.as_ref().map(rows::as_file).unwrap_or_default();
+        let (insertions, deletions) = patch::line_stat(&side(&row.old), &side(&row.new));
+        return Ok(Counts::Lines(insertions, deletions));
+    }
     if entry.kind == DiffKind::Metadata || entry.text.is_some() || entry.refused.is_some() {
         return Ok(Counts::Lines(0, 0));
     }
@@ -297,10 +304,32 @@ fn render(workspace: &Workspace, entry: &DiffEntry) -> Result<Vec<u8>, CliError>
     if let Some(text) = &entry.text {
         return Ok(text.clone().into_bytes());
     }
+    if let Some(row) = &entry.row {
+        return row_patch(entry, row);
+    }
     let mut rendered = Vec::new();
     let sides = load(workspace, entry)?;
     patch::render_entry(entry, sides.old.as_deref(), sides.new.as_deref(), &mut rendered)
         .map_err(CliError::output)?;
+    Ok(rendered)
+}
+
+/// A row as a file of its own, column by column.
+fn row_patch(entry: &DiffEntry, row: &RowChange) -> Result<Vec<u8>, CliError> {
+    let (old, new) = (row.old.as_ref().map(rows::as_file), row.new.as_ref().map(rows::as_file));
+    let node = |content: &Vec<u8>| Node {
+        node_type: NodeType::File,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        size: content.len() as u64,
+        digest: None,
+        target: None,
+        xattrs: None,
+    };
+    let entry = DiffEntry { old: old.as_ref().map(node), new: new.as_ref().map(node), ..entry.clone() };
+    let mut rendered = Vec::new();
+    patch::render_entry(&entry, old.as_deref(), new.as_deref(), &mut rendered).map_err(CliError::output)?;
     Ok(rendered)
 }
 

@@ -18,6 +18,7 @@ mod notices;
 mod output;
 mod places;
 mod progress;
+mod rows;
 mod rules;
 mod session;
 mod signals;

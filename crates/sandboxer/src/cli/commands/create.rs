@@ -194,6 +194,10 @@ fn tell(app: &mut App, created: &Created) -> Outcome {
 
 /// How to get at the first workspace: into a directory, or at a file.
 fn tell_where(app: &App, sandbox: &Sandbox, first: &Workspace) {
+    if databases::connects(first) {
+        let target = Target { sandbox: sandbox.clone(), workspaces: vec![first.clone()] };
+        return app.ui.next("connect:", &format!("psql \"$(sandbox path {})\"", typed(&target)));
+    }
     if first.sandbox_ref.sandbox_path().is_none() {
         return;
     }

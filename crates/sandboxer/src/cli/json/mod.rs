@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use data_encoding::BASE64;
 use jiff::Timestamp;
-use sandboxer_core::model::{CheckpointResult, DiffEntry, DiffKind, Node, NodeType, RelPath, RollbackResult};
+use sandboxer_core::model::{CheckpointResult, DiffEntry, DiffKind, Node, NodeType, RelPath, RollbackResult, RowChange};
 use sandboxer_core::service::{Consumer, Operation, Sandbox, SandboxState, TargetDiff, Workspace};
 use sandboxer_strategies::git_worktree::About;
 use serde::Serialize;
@@ -299,6 +299,8 @@ pub struct EntryDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    row: Option<&'a RowChange>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     flags: &'a [String],
@@ -354,6 +356,7 @@ fn entry<'a>(workspace: &'a str, entry: &'a DiffEntry) -> EntryDocument<'a> {
         new: entry.new.as_ref().map(node),
         moved: entry.moved,
         text: entry.text.as_deref(),
+        row: entry.row.as_ref(),
         refused: entry.refused.as_deref(),
         flags: &entry.flags,
     }
