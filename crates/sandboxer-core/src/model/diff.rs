@@ -159,13 +159,16 @@ pub struct DiffView {
     /// Why this cannot be prepared, if it cannot: together with others, it is committed first of all, and decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_decision: Option<String>,
+    /// What a careful person has to know of it: what was compared otherwise than usual, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<String>,
 }
 
 impl DiffView {
     /// Sorts the entries and computes the digest.
     pub fn new(mut entries: Vec<DiffEntry>) -> Self {
         entries.sort_by(|a, b| a.path.cmp(&b.path));
-        Self { digest: digest_of(&entries), entries, at_decision: None }
+        Self { digest: digest_of(&entries), entries, at_decision: None, notices: Vec::new() }
     }
 
     /// The part within `paths`, with a digest of its own. New directories above a selected entry belong to the part:
@@ -182,7 +185,7 @@ impl DiffView {
         let is_chosen =
             |e: &DiffEntry| chosen.contains(&e.path) && (e.is_selected(paths) || e.makes_directory());
         let part = Self::new(self.entries.into_iter().filter(is_chosen).collect());
-        Self { at_decision: self.at_decision, ..part }
+        Self { at_decision: self.at_decision, notices: self.notices, ..part }
     }
 
     /// Whether nothing differs.

@@ -99,9 +99,9 @@ impl SandboxManager {
         for workspace in &target.workspaces {
             let view = self.strategy_of(workspace)?.diff(&workspace.sandbox_ref);
             let view = view.map_err(in_workspace(&target.sandbox, workspace))?.select(paths);
-            let DiffView { digest, entries, at_decision } = view;
+            let DiffView { digest, entries, at_decision, notices } = view;
             digests.push((workspace.name.clone(), digest.clone()));
-            workspaces.push(WorkspaceDiff { workspace: workspace.clone(), digest, entries, at_decision });
+            workspaces.push(WorkspaceDiff { workspace: workspace.clone(), digest, entries, at_decision, notices });
         }
         Ok(TargetDiff { digest: combined_digest(&digests), workspaces })
     }

@@ -199,6 +199,8 @@ pub struct WorkspaceDiff {
     pub entries: Vec<DiffEntry>,
     /// Why it cannot be prepared: in a commit together with others, its own is the decision.
     pub at_decision: Option<String>,
+    /// What a careful person has to know of it.
+    pub notices: Vec<String>,
 }
 
 /// The difference of a target: one digest over all its workspaces.

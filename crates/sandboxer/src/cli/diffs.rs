@@ -53,6 +53,7 @@ pub fn show_entries(ui: &mut Ui, diff: &TargetDiff) -> Result<(), CliError> {
             ui.line(entry_line(ui, entry))?;
         }
         rows::show(ui, &workspace.entries)?;
+        workspace.notices.iter().for_each(|notice| ui.note(output::sentence(notice)));
     }
     Ok(())
 }
