@@ -16,6 +16,7 @@ mod json;
 mod notices;
 mod output;
 mod places;
+mod plans;
 mod progress;
 mod rules;
 mod session;
