@@ -65,8 +65,8 @@ fn show(ui: &mut Ui, plan: &str, diff: &PlanDiff, summary: Summary, stat: bool) 
     let changed = format!("{} in {}", count(summary.total, "change"), count(diff.sandboxes.len(), "sandbox"));
     ui.note(format_args!("{changed}: {}", summary.text()));
     let plan = shell_word(plan);
-    ui.next("make it real:  ", &format!("sandbox commit --plan {plan}"));
-    ui.next("throw it away: ", &format!("sandbox rollback --plan {plan}"));
+    ui.next("make it real: ", &format!("sandbox commit --plan {plan}"));
+    ui.next("throw it away:", &format!("sandbox rollback --plan {plan}"));
     Ok(())
 }
 
