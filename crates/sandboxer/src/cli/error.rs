@@ -162,6 +162,20 @@ impl CliError {
         self
     }
 
+    /// The same error, its hints naming the plan that the user typed; what takes paths names a sandbox of it.
+    pub fn aimed_at_plan(mut self, plan: &str) -> Self {
+        let all = format!("--plan {}", shell_word(plan));
+        for hint in &mut self.hints {
+            let whole = hint.replace("sandbox diff ID --patch`", "sandbox diff ID`").replace(" ID:", " ");
+            *hint = with_target(&whole, |command, after| {
+                let is_whole = !after.starts_with(' ') || after.starts_with(" -");
+                let takes_plan = ["diff", "commit", "rollback"].contains(&command);
+                if is_whole && takes_plan { &all } else { "ID" }
+            });
+        }
+        self
+    }
+
     /// The library's error with other hints than the usual ones.
     pub fn from_with_hints(error: &Error, hints: Vec<String>) -> Self {
         explain(error, hints)
@@ -430,6 +444,7 @@ fn not_found_hints(what: &str, similar: &[String]) -> Vec<String> {
     let listing = match what {
         "resource" => "name a directory or a file that is there; without one it is the current directory",
         "sandbox" => "`sandbox list` shows what there is",
+        "open sandbox of plan" => "`sandbox list --json` shows the plan of each open sandbox",
         "workspace" => "`sandbox get ID` shows its workspaces",
         "checkpoint" => "`sandbox checkpoints ID` shows what there is",
         "operation" | "commit to take back" => {
@@ -529,6 +544,17 @@ mod tests {
         let told = CliError::from(Error::Conflict { conflicts: vec![conflict("a b")] }).aimed_at("my proj");
         assert!(told.hints[3].contains("`sandbox rollback 'my proj' 'a b'`"), "{:?}", told.hints);
         assert!(!told.hints.iter().any(|h| h.contains(" ID")));
+    }
+
+    #[test]
+    fn hints_on_a_plan_name_it_or_a_sandbox_of_it() {
+        let inner = Box::new(Error::Conflict { conflicts: vec![conflict("a")] });
+        let told = CliError::from(Error::Workspace { workspace: "s:w".into(), source: inner });
+        let hints = told.aimed_at_plan("my plan").hints;
+        assert!(hints[1].contains("`sandbox commit --plan 'my plan' --on-conflict merge`"), "{hints:?}");
+        assert!(hints[3].contains("`sandbox rollback s:w a`"), "{hints:?}");
+        let told = CliError::usage("x").hint("`sandbox diff ID --patch`, `sandbox commit ID PATH…`");
+        assert_eq!(told.aimed_at_plan("p").hints[0], "`sandbox diff --plan p`, `sandbox commit ID PATH…`");
     }
 
     #[test]

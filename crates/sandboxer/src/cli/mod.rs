@@ -17,6 +17,7 @@ mod json;
 mod notices;
 mod output;
 mod places;
+mod plans;
 mod progress;
 mod rows;
 mod rules;

@@ -11,7 +11,7 @@ use sandboxer_core::Error;
 use sandboxer_core::config::Settings;
 use sandboxer_core::model::CommitRequest;
 use sandboxer_core::policy::{CommitRules, FailedPath, Policy, RuleFailure};
-use sandboxer_core::service::{Target, TargetCommit};
+use sandboxer_core::service::{Target, TargetCommit, TargetDiff, WorkspaceDiff};
 use serde::Serialize;
 
 use super::error::CliError;
@@ -54,27 +54,56 @@ fn in_if(error: Error) -> Error {
     }
 }
 
-/// Commits. Where only flagged paths stand in the way and a person is there, they decide.
-pub fn commit(
+/// Commits. Where only flagged paths stand in the way and a person is there, they decide; `beforehand` is what they should know.
+pub fn commit<T>(
+    app: &App,
+    session: &Session,
+    (request, rules): (&CommitRequest, &CommitRules),
+    beforehand: impl FnOnce() -> Vec<String>,
+    commit: impl Fn(&CommitRequest, &CommitRules) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let refusal = match commit(request, rules) {
+        Err(refusal) => refusal,
+        done => return done,
+    };
+    match flagged_alone(&refusal) {
+        Some(flagged) if somebody_answers(app) && accepts(app, session, flagged, &beforehand()) => {
+            let rules = CommitRules { accepted: flagged.to_vec(), ..rules.clone() };
+            let digest = prepared(&refusal).or_else(|| request.digest.clone());
+            let request = CommitRequest { digest, ..request.clone() };
+            commit(&request, &rules).map_err(changed_since_asked)
+        }
+        _ => Err(refusal),
+    }
+}
+
+/// The same for one sandbox.
+pub fn commit_target(
     app: &App,
     session: &Session,
     target: &Target,
     request: &CommitRequest,
     rules: &CommitRules,
 ) -> Result<TargetCommit, Error> {
-    let refusal = match session.manager.commit(target, request, rules) {
-        Err(refusal) => refusal,
-        done => return done,
+    let beforehand = || session.manager.diff(target, &[]).map_or(Vec::new(), |diff| deciding(&diff, ""));
+    commit(app, session, (request, rules), beforehand, |request, rules| {
+        session.manager.commit(target, request, rules)
+    })
+}
+
+/// What of a difference is committed before everything else, because it cannot be prepared; `prefix` is put before the names.
+pub fn deciding(diff: &TargetDiff, prefix: &str) -> Vec<String> {
+    let told = |w: &WorkspaceDiff| {
+        let why = w.at_decision.as_ref().filter(|_| diff.workspaces.len() > 1 || !prefix.is_empty())?;
+        Some(at_decision(&format!("{prefix}{}", w.workspace.name), why))
     };
-    match flagged_alone(&refusal) {
-        Some(flagged) if somebody_answers(app) && accepts(app, session, flagged) => {
-            let rules = CommitRules { accepted: flagged.to_vec(), ..rules.clone() };
-            let digest = prepared(&refusal).or_else(|| request.digest.clone());
-            let request = CommitRequest { digest, ..request.clone() };
-            session.manager.commit(target, &request, &rules).map_err(changed_since_asked)
-        }
-        _ => Err(refusal),
-    }
+    diff.workspaces.iter().filter_map(told).collect()
+}
+
+/// One sentence on a workspace that is committed at the moment of the decision.
+pub fn at_decision(workspace: &str, why: &str) -> String {
+    let (workspace, why) = (output::name(workspace), output::sentence(why));
+    format!("{workspace} cannot be prepared ({why}): it is committed first, and the rest follows")
 }
 
 /// The flagged paths, where nothing else was refused.
@@ -111,7 +140,8 @@ fn somebody_answers(app: &App) -> bool {
     !app.ui.json && io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-fn accepts(app: &App, session: &Session, flagged: &[FailedPath]) -> bool {
+fn accepts(app: &App, session: &Session, flagged: &[FailedPath], beforehand: &[String]) -> bool {
+    beforehand.iter().for_each(|line| app.ui.warn(line));
     for path in flagged {
         app.ui.warn(FailedPlace::of(path).screen(false));
     }

@@ -4,7 +4,7 @@ use sandboxer_core::Error;
 use sandboxer_core::model::{CommitRequest, DiffEntry, History, OnConflict};
 use sandboxer_core::service::{Sandbox, TargetCommit};
 
-use super::{TargetArg, rel_paths};
+use super::{Named, TargetOrPlan, rel_paths};
 use crate::cli::conflicts::{self, Attempt, ConflictArgs};
 use crate::cli::diffs;
 use crate::cli::error::CliError;
@@ -12,6 +12,7 @@ use crate::cli::git;
 use crate::cli::hunks::{self, Purpose, SelectionArgs};
 use crate::cli::json::{CommitDocument, Summary};
 use crate::cli::output::{self, Ui, count, shell_word};
+use crate::cli::plans;
 use crate::cli::rules::{self, RuleArgs};
 use crate::cli::session::{App, conflict_sentence};
 use crate::cli::{Outcome, exit};
@@ -23,7 +24,8 @@ use crate::cli::{Outcome, exit};
 /// open, and what was committed is its new base; `sandbox undo` takes it back. Paths that a careful person should look at
 /// first are flagged, and refused with exit code 5 unless you say --accept-flags. In a git checkout it is a commit on the branch that is checked out, with
 /// -m as its message; what you have changed there yourself and not committed stays as it is. With --to it is only a branch, for review: neither files
-/// nor index change, and the work stays pending in the sandbox.
+/// nor index change, and the work stays pending in the sandbox. With --plan all open sandboxes of the plan are committed as one: everything in
+/// all of them or nothing in any. Each is taken back by itself.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -34,11 +36,12 @@ Examples:
   sandbox commit try --on-conflict merge               Merge with what the original has now
   sandbox commit try --to review -m 'new parser'       Git: only leave it as a branch, for review
   sandbox commit try --keep-commits                    Git: keep the commits that were made inside
+  sandbox commit --plan fix-123                        All open sandboxes of a plan, as one
   sandbox commit try --dry-run                         Only tell what would be done
   sandbox commit try --if 'paths=src/**; max-files=50; no-flags'      Only what is harmless")]
 pub struct Args {
     #[command(flatten)]
-    pub target: TargetArg,
+    pub target: TargetOrPlan,
     /// Only these paths and what lies below them
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
@@ -91,8 +94,12 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         history: if args.revision.keep_commits { History::Keep } else { History::Squash },
         ..CommitRequest::default()
     };
+    let id = match args.target.named() {
+        Named::Plan(plan) => return plans::commit(app, plan, &request, &args.rules, args.dry_run),
+        Named::Sandbox(id) => id,
+    };
     let session = app.open()?;
-    let target = session.find(&args.target.id)?;
+    let target = session.find(id)?;
     let rules = args.rules.read(&session.settings)?;
     let chosen = hunks::choose(app, &session, &target, &args.selection, &request.paths, Purpose::Commit)?;
     if let Some(chosen) = &chosen {
@@ -108,7 +115,7 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     }
     let committed = match args.dry_run {
         true => session.manager.try_commit(&target, &request, &rules),
-        false => rules::commit(app, &session, &target, &request, &rules),
+        false => rules::commit_target(app, &session, &target, &request, &rules),
     };
     let commit = committed.map_err(|error| match error.root() {
         Error::DigestMismatch { .. } if request.digest != args.digest => hunks::not_as_seen(),
@@ -199,11 +206,7 @@ fn tell_tried(
         (Some(branch), 1..) => ui.line(left_sentence("would leave", sandbox, branch, commit))?,
         _ => ui.line(sentence_with("would commit", sandbox, commit))?,
     }
-    for entry in commit.workspaces.iter().flat_map(|(_, result)| &result.entries) {
-        // It is dealt with: that the original has changed as well is no longer in the way.
-        let entry = DiffEntry { moved: false, ..entry.clone() };
-        ui.line(format_args!("  {}", diffs::line_of(&entry, |style, text| ui.paint(style, text))))?;
-    }
+    tell_entries(ui, commit)?;
     if summary(commit).total > 0 {
         ui.line(format_args!("digest {}", commit.digest))?;
     }
@@ -211,6 +214,16 @@ fn tell_tried(
     tell_notices(ui, commit);
     if summary(commit).total > 0 {
         ui.note("nothing was written; to commit exactly this, type the same with --digest DIGEST instead of --dry-run");
+    }
+    Ok(())
+}
+
+/// What would be committed, line by line.
+pub fn tell_entries(ui: &mut Ui, commit: &TargetCommit) -> Result<(), CliError> {
+    for entry in commit.workspaces.iter().flat_map(|(_, result)| &result.entries) {
+        // It is dealt with: that the original has changed as well is no longer in the way.
+        let entry = DiffEntry { moved: false, ..entry.clone() };
+        ui.line(format_args!("  {}", diffs::line_of(&entry, |style, text| ui.paint(style, text))))?;
     }
     Ok(())
 }
@@ -226,7 +239,8 @@ pub fn sentence(sandbox: &Sandbox, commit: &TargetCommit) -> String {
     sentence_with("committed", sandbox, commit)
 }
 
-fn sentence_with(verb: &str, sandbox: &Sandbox, commit: &TargetCommit) -> String {
+/// The same with another verb.
+pub fn sentence_with(verb: &str, sandbox: &Sandbox, commit: &TargetCommit) -> String {
     let (summary, name) = (summary(commit), output::name(&sandbox.name));
     match summary.total {
         0 => format!("nothing to commit in {name}"),
@@ -238,6 +252,11 @@ fn sentence_with(verb: &str, sandbox: &Sandbox, commit: &TargetCommit) -> String
 
 /// What was left out or altered on the way, and what was left alone.
 pub fn tell_notices(ui: &Ui, commit: &TargetCommit) {
+    for (workspace, result) in &commit.workspaces {
+        if let Some(why) = &result.at_decision {
+            ui.warn(rules::at_decision(workspace, why));
+        }
+    }
     for notice in commit.workspaces.iter().flat_map(|(_, result)| &result.notices) {
         ui.warn(format_args!(
             "{}: {}",
@@ -250,6 +269,7 @@ pub fn tell_notices(ui: &Ui, commit: &TargetCommit) {
     }
 }
 
-fn summary(commit: &TargetCommit) -> Summary {
+/// How many changes of each kind.
+pub fn summary(commit: &TargetCommit) -> Summary {
     Summary::of(commit.workspaces.iter().flat_map(|(_, result)| &result.entries))
 }

@@ -4,11 +4,12 @@ use data_encoding::BASE64;
 use sandboxer_core::service::{Target, TargetDiff, WorkspaceDiff};
 use serde::Serialize;
 
-use super::rel_paths;
+use super::{Named, rel_paths};
 use crate::cli::diffs;
 use crate::cli::error::CliError;
 use crate::cli::json::DiffDocument;
 use crate::cli::output::{count, shell_word};
+use crate::cli::plans;
 use crate::cli::session::{App, typed};
 use crate::cli::{Outcome, exit};
 
@@ -22,14 +23,18 @@ Examples:
   sandbox diff try
   sandbox diff try src docs/index.md
   sandbox diff try --patch | git apply      Patches apply with git apply
+  sandbox diff --plan fix-123               All open sandboxes of a plan
   sandbox diff try --exit-code              1 if there are differences, as git has it")]
 pub struct Args {
     /// Sandbox: its name, its id, a unique prefix of the id, or @last; with :WORKSPACE for one of several
     #[arg(value_name = "ID", default_value = "@last")]
-    pub id: String,
+    id: String,
     /// Only these paths and what lies below them
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
+    /// All open sandboxes of this plan, with one digest
+    #[arg(long, value_name = "PLAN", conflicts_with_all = ["id", "paths", "patch"])]
+    plan: Option<String>,
     /// Lines added and removed, file by file
     #[arg(long, conflicts_with = "patch")]
     stat: bool,
@@ -52,7 +57,17 @@ struct WithPatch<'a> {
     patch_b64: Option<String>,
 }
 
+impl Args {
+    /// What it is about.
+    pub fn named(&self) -> Named<'_> {
+        self.plan.as_deref().map_or(Named::Sandbox(&self.id), Named::Plan)
+    }
+}
+
 pub fn run(app: &mut App, args: &Args) -> Outcome {
+    if let Some(plan) = &args.plan {
+        return plans::diff(app, plan, args.stat, args.exit_code);
+    }
     let paths = rel_paths(&args.paths)?;
     let session = app.open()?;
     let target = session.find(&args.id)?;

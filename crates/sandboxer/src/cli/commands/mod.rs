@@ -3,7 +3,7 @@
 mod adopt;
 mod checkpoint;
 mod checkpoints;
-mod commit;
+pub mod commit;
 mod completions;
 mod create;
 mod destroy;
@@ -84,8 +84,9 @@ impl Command {
     /// Runs it. An error's hints name the sandbox as it was typed.
     pub fn run(&self, app: &mut App) -> Outcome {
         let outcome = self.dispatch(app);
-        match self.selector() {
-            Some(selector) => outcome.map_err(|error| error.aimed_at(selector)),
+        match self.named() {
+            Some(Named::Sandbox(selector)) => outcome.map_err(|error| error.aimed_at(selector)),
+            Some(Named::Plan(plan)) => outcome.map_err(|error| error.aimed_at_plan(plan)),
             None => outcome,
         }
     }
@@ -129,6 +130,16 @@ impl Command {
         }
     }
 
+    /// What it is about.
+    fn named(&self) -> Option<Named<'_>> {
+        match self {
+            Self::Diff(args) => Some(args.named()),
+            Self::Commit(args) => Some(args.target.named()),
+            Self::Rollback(args) => Some(args.target.named()),
+            _ => self.selector().map(Named::Sandbox),
+        }
+    }
+
     /// What was typed for `ID`.
     fn selector(&self) -> Option<&str> {
         match self {
@@ -140,10 +151,7 @@ impl Command {
             Self::Path(args) => Some(&args.target.id),
             Self::Read(args) => Some(&args.target.id),
             Self::Write(args) => Some(&args.target.id),
-            Self::Diff(args) => Some(&args.id),
-            Self::Commit(args) => Some(&args.target.id),
             Self::Refresh(args) => Some(&args.target.id),
-            Self::Rollback(args) => Some(&args.target.id),
             Self::Checkpoint(args) => Some(&args.target.id),
             Self::Checkpoints(args) => Some(&args.target.id),
             Self::Restore(args) => Some(&args.target.id),
@@ -162,6 +170,34 @@ pub struct TargetArg {
     /// Sandbox: its name, its id, a unique prefix of the id, or @last; with :WORKSPACE for one of several
     #[arg(value_name = "ID")]
     pub id: String,
+}
+
+/// A sandbox, or all of a plan.
+#[derive(clap::Args)]
+pub struct TargetOrPlan {
+    /// Sandbox: its name, its id, a unique prefix of the id, or @last; with :WORKSPACE for one of several
+    #[arg(value_name = "ID", required_unless_present = "plan")]
+    id: Option<String>,
+    /// All open sandboxes of this plan, as one
+    #[arg(long, value_name = "PLAN", conflicts_with_all = ["id", "paths", "patch", "hunks"])]
+    plan: Option<String>,
+}
+
+/// What was typed.
+pub enum Named<'a> {
+    /// One sandbox, or a workspace of it.
+    Sandbox(&'a str),
+    /// All of a plan.
+    Plan(&'a str),
+}
+
+impl TargetOrPlan {
+    fn named(&self) -> Named<'_> {
+        match &self.plan {
+            Some(plan) => Named::Plan(plan),
+            None => Named::Sandbox(self.id.as_deref().unwrap_or_default()),
+        }
+    }
 }
 
 /// Paths inside a workspace, as they were typed.

@@ -2,11 +2,12 @@ use std::ffi::OsString;
 
 use sandboxer_core::model::RollbackResult;
 
-use super::{TargetArg, rel_paths};
+use super::{Named, TargetOrPlan, rel_paths};
 use crate::cli::error::CliError;
 use crate::cli::hunks::{self, Purpose, SelectionArgs};
 use crate::cli::json::RollbackDocument;
 use crate::cli::output::{self, Ui};
+use crate::cli::plans;
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
 
@@ -19,10 +20,11 @@ use crate::cli::{Outcome, exit};
 Examples:
   sandbox rollback try
   sandbox rollback try src/main.rs build
-  sandbox rollback try -p src            Choose hunk by hunk")]
+  sandbox rollback try -p src            Choose hunk by hunk
+  sandbox rollback --plan fix-123        All open sandboxes of a plan")]
 pub struct Args {
     #[command(flatten)]
-    pub target: TargetArg,
+    pub target: TargetOrPlan,
     /// Only these paths and what lies below them
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
@@ -32,8 +34,12 @@ pub struct Args {
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
     let paths = rel_paths(&args.paths)?;
+    let id = match args.target.named() {
+        Named::Plan(plan) => return plans::rollback(app, plan),
+        Named::Sandbox(id) => id,
+    };
     let session = app.open()?;
-    let target = session.find(&args.target.id)?;
+    let target = session.find(id)?;
     let results = match hunks::choose(app, &session, &target, &args.selection, &paths, Purpose::Discard)? {
         None => session.manager.rollback(&target, &paths)?,
         Some(chosen) if chosen.is_nothing() => {

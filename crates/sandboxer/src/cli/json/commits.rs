@@ -21,6 +21,8 @@ pub struct CommitDocument<'a> {
     entries: Vec<EntryDocument<'a>>,
     notices: Vec<NoticeDocument<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    at_decision: Vec<DecisionDocument<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     conflicts: Vec<Detail>,
     #[serde(skip_serializing_if = "Option::is_none")]
     undo_bytes: Option<u64>,
@@ -36,6 +38,13 @@ struct RevisionDocument<'a> {
     workspace: &'a str,
     #[serde(flatten)]
     revision: &'a Revision,
+}
+
+/// What is committed before everything else, because it cannot be prepared.
+#[derive(Serialize)]
+struct DecisionDocument<'a> {
+    workspace: &'a str,
+    reason: &'a str,
 }
 
 #[derive(Serialize)]
@@ -69,6 +78,7 @@ impl<'a> CommitDocument<'a> {
             summary: Summary::of(results().flat_map(|(_, result)| &result.entries)),
             entries: results().flat_map(of_all).collect(),
             notices: results().flat_map(notices).collect(),
+            at_decision: results().filter_map(decision).collect(),
             conflicts: results().flat_map(|(_, result)| &result.conflicts).map(Detail::of).collect(),
             undo_bytes: results().map(|(_, result)| result.undo_bytes).sum(),
             revision: only,
@@ -80,6 +90,10 @@ impl<'a> CommitDocument<'a> {
     pub fn tried(sandbox: &'a Sandbox, commit: &'a TargetCommit) -> Self {
         Self { dry_run: true, undo_bytes: None, ..Self::new(sandbox, commit) }
     }
+}
+
+fn decision((workspace, result): &(String, CommitResult)) -> Option<DecisionDocument<'_>> {
+    result.at_decision.as_ref().map(|reason| DecisionDocument { workspace, reason })
 }
 
 fn notice<'a>(workspace: &'a str, notice: &'a Notice) -> NoticeDocument<'a> {

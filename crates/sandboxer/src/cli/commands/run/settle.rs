@@ -162,7 +162,7 @@ impl Run {
         let commit = |digest: &str| {
             let digest = Some(digest.to_owned());
             let request = CommitRequest { on_conflict: self.on_conflict, digest, ..CommitRequest::default() };
-            rules::commit(app, &self.session, &self.target, &request, &self.rules)
+            rules::commit_target(app, &self.session, &self.target, &request, &self.rules)
         };
         let refusal = match commit(&shown.digest) {
             Err(refusal) => refusal,
