@@ -39,6 +39,8 @@ fn a_script_is_one_unit() {
     assert_eq!(engine.query("SELECT age FROM users WHERE id = 1").unwrap()[0].get("age").unwrap(), 31);
     let error = engine.execute("DELETE FROM orders WHERE id = ?").unwrap_err();
     assert!(matches!(error, Error::Usage { .. }), "{error:?}");
+    let long = format!("INSERT INTO notes VALUES (5, '{}')", "a".repeat(16 << 20));
+    assert!(engine.execute(&long).unwrap_err().to_string().contains("the server takes"));
     assert_eq!(engine.execute("").unwrap().statements, 0);
     assert_eq!(world.see("SELECT COUNT(*) FROM users"), ["3"]);
     engine.commit("op").unwrap();
