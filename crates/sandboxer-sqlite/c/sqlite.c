@@ -103,6 +103,18 @@ const void *EXPORT(value_blob)(sqlite3_value *v) { return sqlite3_value_blob(v);
 int EXPORT(value_bytes)(sqlite3_value *v) { return sqlite3_value_bytes(v); }
 
 /*
+** Refuses what ends or begins transactions and what opens other files, while a caller's own statements run inside a savepoint.
+*/
+static int guard(void *unused, int action, const char *a, const char *b, const char *c, const char *d) {
+  (void)unused; (void)a; (void)b; (void)c; (void)d;
+  switch( action ){
+    case SQLITE_TRANSACTION: case SQLITE_SAVEPOINT: case SQLITE_ATTACH: case SQLITE_DETACH: return SQLITE_DENY;
+    default: return SQLITE_OK;
+  }
+}
+int EXPORT(guard)(sqlite3 *db, int on) { return sqlite3_set_authorizer(db, on ? guard : 0, 0); }
+
+/*
 ** The descriptor of the database file, or -1. A second descriptor would not do: closing it drops the locks that this
 ** process has on the file.
 */

@@ -157,6 +157,20 @@ impl Connection {
         self.check(unsafe { ffi::enable_triggers(self.db, on.into()) }, "configure")
     }
 
+    /// Whether statements that begin or end transactions and savepoints, or attach files, are refused.
+    pub fn guard(&self, on: bool) -> Result<()> {
+        // SAFETY: the handle is open; the callback is static and uses nothing of the caller's.
+        self.check(unsafe { ffi::guard(self.db, on.into()) }, "configure")
+    }
+
+    /// Takes the lock of `flock` on the file, if it is free. Kept until the connection is closed.
+    ///
+    /// On a descriptor of one's own it could not be given back: closing that drops the locks of every connection of this process.
+    pub fn try_flock(&self) -> bool {
+        let how = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+        self.descriptor().is_some_and(|descriptor| rustix::fs::flock(descriptor, how).is_ok())
+    }
+
     /// Whether it can only be read, for lack of permission, say.
     pub fn is_read_only(&self) -> bool {
         // SAFETY: the handle is open.

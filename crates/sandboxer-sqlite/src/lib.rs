@@ -3,6 +3,7 @@
 //! This is a copy of SQLite of its own, all of it static but what this crate calls, so a binary may link another. One process
 //! must not open one file through both: closing it in one drops the locks of the other.
 
+mod access;
 mod apply;
 mod backup;
 mod btree;
@@ -16,6 +17,7 @@ mod session;
 mod statement;
 mod value;
 
+pub use access::{After, execute_script, key_texts, put, query, row_at, rows_of};
 pub use apply::{Applied, Conflict, Policy, apply, apply_difference, check, check_difference};
 pub use backup::copy_content;
 pub use clone::{Way, clone, companions};

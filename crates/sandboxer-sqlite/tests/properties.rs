@@ -16,7 +16,7 @@ const SCHEMA: &str = r#"
     CREATE TABLE "we""ird
  täble"(id INTEGER PRIMARY KEY AUTOINCREMENT, data, double AS (id * 2), next AS (id + 1) STORED);
     CREATE TABLE desc_key(id INTEGER PRIMARY KEY DESC, data);
-    CREATE TABLE taken(rowid, _rowid_, oid, data);
+    CREATE TABLE taken(rowid INT PRIMARY KEY, _rowid_, oid, data);
     CREATE VIRTUAL TABLE texts USING fts5(body);
 "#;
 
@@ -62,12 +62,14 @@ fn insert(program: &Program, edit: &Edit, number: u16) {
             "INSERT OR REPLACE INTO people(id, name, data) VALUES (?1, 'n' || ?1, ?2)",
             (number, data),
         ),
-        "words" if number.is_multiple_of(11) => program.execute("INSERT INTO words VALUES (NULL, ?1)", [data]),
-        "pairs" => program.execute(
-            "INSERT OR REPLACE INTO pairs VALUES (?1 / 2, 'T' || ?1 % 3, ?2)",
-            (number, data),
-        ),
-        _ => program.execute(&format!("INSERT OR REPLACE INTO {table}({key}, data) VALUES (?1, ?2)"), (number, data)),
+        "words" if number.is_multiple_of(11) => {
+            program.execute("INSERT INTO words VALUES (NULL, ?1)", [data])
+        }
+        "pairs" => {
+            program.execute("INSERT OR REPLACE INTO pairs VALUES (?1 / 2, 'T' || ?1 % 3, ?2)", (number, data))
+        }
+        _ => program
+            .execute(&format!("INSERT OR REPLACE INTO {table}({key}, data) VALUES (?1, ?2)"), (number, data)),
     };
     result.unwrap();
 }
@@ -142,7 +144,8 @@ fn dump(path: &Path) -> Vec<String> {
         let line = |row: &rusqlite::Row<'_>| -> String {
             (0..columns).map(|index| format!("{:?} ", row.get_ref(index).unwrap())).collect()
         };
-        let mut found: Vec<String> = rows.query_map([], |row| Ok(line(row))).unwrap().map(Result::unwrap).collect();
+        let mut found: Vec<String> =
+            rows.query_map([], |row| Ok(line(row))).unwrap().map(Result::unwrap).collect();
         found.sort();
         lines.extend(found.into_iter().map(|line| format!("{name}: {line}")));
     }
@@ -151,7 +154,9 @@ fn dump(path: &Path) -> Vec<String> {
 
 fn seeded(path: &Path, page_size: u32, auto_vacuum: u8, wal: bool) {
     let program = Program::open(path).unwrap();
-    program.execute_batch(&format!("PRAGMA page_size = {page_size}; PRAGMA auto_vacuum = {auto_vacuum}")).unwrap();
+    program
+        .execute_batch(&format!("PRAGMA page_size = {page_size}; PRAGMA auto_vacuum = {auto_vacuum}"))
+        .unwrap();
     program.execute_batch(SCHEMA).unwrap();
     if wal {
         program.execute_batch("PRAGMA journal_mode = WAL").unwrap();
@@ -165,7 +170,7 @@ fn seeded(path: &Path, page_size: u32, auto_vacuum: u8, wal: bool) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_a_program_did_is_found_and_can_be_repeated(

@@ -16,8 +16,10 @@ pub(super) const DEADLOCK: u16 = 1213;
 pub(super) const XA_STATE: u16 = 1399;
 /// No XA transaction of that name.
 pub(super) const XA_UNKNOWN: u16 = 1397;
-/// `XA_RBROLLBACK`, `XA_RBTIMEOUT`, `XA_RBDEADLOCK`: only rolling back is left.
-pub(super) const XA_ROLLBACK_ONLY: [u16; 3] = [1402, 1613, 1614];
+/// `XA_RBROLLBACK`: it was rolled back.
+pub(super) const XA_ROLLED_BACK: u16 = 1402;
+/// The same, and after a timeout or a deadlock: only rolling back is left.
+pub(super) const XA_ROLLBACK_ONLY: [u16; 3] = [XA_ROLLED_BACK, 1613, 1614];
 /// The query was empty: a comment for another version of the server.
 pub(super) const EMPTY: u16 = 1065;
 /// Not supported as a prepared statement.

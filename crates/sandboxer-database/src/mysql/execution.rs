@@ -38,6 +38,7 @@ fn run(held: &mut Held, script: &str, guard: &Guard, changed: &mut bool) -> Resu
         let number = done.statements + 1;
         let kind = allowed(&statement, guard).map_err(|error| numbered(error, number))?;
         let what = format!("statement {number} ({})", statement.short());
+        held.must_fit(&what, statement.text.len())?;
         done.rows += held.run(&what, |conn| affected(conn, &statement, kind))?;
         done.statements = number;
         if kind == Kind::Set {
@@ -109,6 +110,7 @@ pub(super) fn query(held: &mut Held, sql: &str) -> Result<Vec<Row>> {
             hint: Some("run it as a script".to_owned()),
         });
     }
+    held.must_fit("the query", statement.text.len())?;
     held.unit(false, |held| held.run(&statement.short(), |conn| rows(conn, &statement)))
 }
 

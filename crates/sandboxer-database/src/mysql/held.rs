@@ -66,6 +66,8 @@ pub(super) struct Held {
     pub(super) xid: Xid,
     workspace: String,
     lock_timeout: Duration,
+    /// How many bytes the server takes at once. It hangs up on those who send more.
+    longest: usize,
     conn: Option<Conn>,
     outside: Option<Conn>,
     lost: Option<String>,
@@ -80,6 +82,7 @@ impl Held {
             xid: Xid::new(&setup.workspace),
             workspace: setup.workspace.clone(),
             lock_timeout: setup.options.lock_timeout,
+            longest: 0,
             conn: None,
             outside: None,
             lost: None,
@@ -96,6 +99,9 @@ impl Held {
         let flavour = set_up(&mut conn, self.lock_timeout, &xid);
         self.flavour = flavour.map_err(|error| self.failed("beginning the transaction", &error))?;
         self.must_log_rows(&mut conn)?;
+        let longest = conn.query_first("SELECT @@max_allowed_packet");
+        self.longest =
+            longest.map_err(|error| self.failed("beginning the transaction", &error))?.unwrap_or(0);
         (self.conn, self.xid, self.lost) = (Some(conn), xid, None);
         Ok(())
     }
@@ -211,6 +217,18 @@ impl Held {
             self.outside = Some(conn);
         }
         self.outside.as_mut().ok_or_else(|| errors::lost(&self.server, "there is no connection"))
+    }
+
+    /// Refuses what is too long to be sent.
+    pub(super) fn must_fit(&self, what: &str, bytes: usize) -> Result<()> {
+        // A little is added to it on the way.
+        if bytes.saturating_add(1024) < self.longest {
+            return Ok(());
+        }
+        Err(Error::Usage {
+            message: format!("{what} has {bytes} bytes, and the server takes {} at once", self.longest),
+            hint: Some("cut it into several, or set max_allowed_packet higher on the server".to_owned()),
+        })
     }
 
     /// The number that the server knows the held connection by.

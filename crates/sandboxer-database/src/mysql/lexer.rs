@@ -93,8 +93,11 @@ impl<'a> Script<'a> {
 
     /// The next statement that is not empty.
     pub(super) fn next(&mut self, mode: Mode) -> Result<Option<Statement>> {
-        while !self.rest.trim_start().is_empty() {
-            self.rest = self.rest.trim_start();
+        loop {
+            self.skip_comments(mode)?;
+            if self.rest.is_empty() {
+                return Ok(None);
+            }
             if self.take_delimiter()? {
                 continue;
             }
@@ -103,7 +106,21 @@ impl<'a> Script<'a> {
                 return Ok(Some(statement));
             }
         }
-        Ok(None)
+    }
+
+    /// To the first character of a statement, or an executable comment.
+    fn skip_comments(&mut self, mode: Mode) -> Result<()> {
+        loop {
+            self.rest = self.rest.trim_start();
+            let mut scan = Scan::new(self.rest, mode);
+            match scan.peek() {
+                Some('#') => scan.line()?,
+                Some('-') if scan.is_dash_comment() => scan.line()?,
+                Some('/') if self.rest.starts_with("/*") && !is_executable(self.rest) => scan.comment()?,
+                _ => return Ok(()),
+            }
+            self.rest = &self.rest[scan.at..];
+        }
     }
 
     /// `DELIMITER x` at the beginning of a statement reaches to the end of its line.
@@ -123,10 +140,9 @@ impl<'a> Script<'a> {
     }
 
     fn cut(&mut self, mode: Mode) -> Result<Statement> {
-        let mut scan = Scan { text: self.rest, at: 0, mode, statement: Statement::default(), inside: false };
+        let mut scan = Scan::new(self.rest, mode);
         scan.until(&self.delimiter)?;
-        let mut statement = scan.statement;
-        let end = scan.at;
+        let (mut statement, end) = (scan.statement, scan.at);
         statement.text = self.rest[..end].trim().to_owned();
         self.rest = self.rest[end..].strip_prefix(self.delimiter.as_str()).unwrap_or("");
         Ok(statement)
@@ -135,7 +151,7 @@ impl<'a> Script<'a> {
 
 /// The tokens of a text that is not to be cut: the body of a routine.
 pub(super) fn tokens_of(text: &str, mode: Mode) -> Result<Vec<Token>> {
-    let mut scan = Scan { text, at: 0, mode, statement: Statement::default(), inside: false };
+    let mut scan = Scan::new(text, mode);
     scan.until("\0")?;
     Ok(scan.statement.tokens())
 }
@@ -149,7 +165,11 @@ struct Scan<'a> {
     inside: bool,
 }
 
-impl Scan<'_> {
+impl<'a> Scan<'a> {
+    fn new(text: &'a str, mode: Mode) -> Self {
+        Self { text, at: 0, mode, statement: Statement::default(), inside: false }
+    }
+
     fn until(&mut self, delimiter: &str) -> Result<()> {
         while let Some(c) = self.peek() {
             if !self.inside && self.rest().starts_with(delimiter) {
@@ -210,7 +230,7 @@ impl Scan<'_> {
 
     fn comment(&mut self) -> Result<()> {
         let rest = self.rest();
-        let opening = ["/*!", "/*M!"].into_iter().find(|opening| rest.starts_with(opening));
+        let opening = EXECUTABLE.into_iter().find(|opening| rest.starts_with(opening));
         if let Some(opening) = opening.filter(|_| !self.inside) {
             let digits = rest[opening.len()..].bytes().take(6).take_while(u8::is_ascii_digit).count();
             self.at += opening.len() + digits;
@@ -251,6 +271,13 @@ impl Scan<'_> {
         }
         Err(unterminated("quote", &self.text[start..]))
     }
+}
+
+/// What begins a comment that is code.
+const EXECUTABLE: [&str; 2] = ["/*!", "/*M!"];
+
+fn is_executable(text: &str) -> bool {
+    EXECUTABLE.iter().any(|opening| text.starts_with(opening))
 }
 
 fn is_word(c: char) -> bool {

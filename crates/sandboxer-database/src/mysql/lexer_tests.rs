@@ -29,6 +29,7 @@ fn statements_end_where_the_server_says() {
         ("/*!50001 a; b */; c", vec!["/*!50001 a; b */", "c"]),
         ("DELIMITER ;;\na; b;;\ndelimiter ;\nc;", vec!["a; b", "c"]),
         ("delimiter //\na; b//c", vec!["a; b", "c"]),
+        ("a; # more\n/* and */ -- more\n delimiter //\nb; c//", vec!["a", "b; c"]),
         ("ä 'ö;ü'; c", vec!["ä 'ö;ü'", "c"]),
     ] {
         assert_eq!(texts(script), expected, "{script}");

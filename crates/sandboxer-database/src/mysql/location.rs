@@ -56,6 +56,8 @@ impl Server {
             .prefer_socket(false)
             .tcp_connect_timeout(Some(CONNECT))
             .tcp_keepalive_time_ms(Some(60_000))
+            // What comes may be as long as it likes; what goes is measured before.
+            .max_allowed_packet(Some(1 << 30))
             // A statement that is cached outlives the table it was made for.
             .stmt_cache_size(0);
         Conn::new(options).map_err(|error| errors::unreachable(self, &error))

@@ -89,8 +89,16 @@ pub(super) fn put(held: &mut Held, table: &Table, key: &str, row: Option<&Row>) 
         return Ok(false);
     }
     let what = format!("writing {} {key}", table.shown);
+    held.must_fit(&what, sql.len() + values.iter().map(length).sum::<usize>())?;
     held.unit(true, |held| held.run(&what, |conn| conn.exec_drop(&sql, Params::Positional(values))))?;
     Ok(there)
+}
+
+fn length(value: &Raw) -> usize {
+    match value {
+        Raw::Bytes(bytes) => bytes.len() + 9,
+        _ => 16,
+    }
 }
 
 type Columns = Vec<(String, Raw)>;

@@ -63,7 +63,16 @@ impl Transaction {
         Ok(())
     }
 
-    /// What ended it, if somebody did.
+    /// After a commit. That nothing new can be begun does not make the commit fail; it is told by the status.
+    fn go_on(&mut self) {
+        drop(self.held.let_go("the last one was committed, and no new one has begun"));
+        self.prepared = None;
+        if let Err(error) = self.begin_anew() {
+            self.held.lose(&format!("the last one was committed, and no new one could be begun: {error}"));
+        }
+    }
+
+    /// Refuses while it is prepared, and when it is lost.
     fn check(&mut self) -> Result<()> {
         if self.prepared.is_some() {
             return Err(Error::Busy {
@@ -76,7 +85,7 @@ impl Transaction {
         {
             self.held.lose(&reason);
         }
-        Ok(())
+        self.held.lost().map_or(Ok(()), |reason| Err(errors::lost(&self.held.server, reason)))
     }
 
     /// Does something, and says why it was not possible where the watch knows better than the connection.
@@ -246,7 +255,10 @@ impl Engine for Transaction {
             }
             _ => {
                 self.settle(prepared, Word::Commit)?;
-                if self.prepared.as_ref() == Some(&xid) { self.begin_anew() } else { Ok(()) }
+                if self.prepared.as_ref() == Some(&xid) {
+                    self.go_on();
+                }
+                Ok(())
             }
         }
     }
@@ -258,6 +270,7 @@ impl Engine for Transaction {
         }
         self.settle(prepared, Word::RollBack)?;
         if self.prepared.as_ref() == Some(&xid) {
+            self.prepared = None;
             self.begin_anew()?;
         }
         Ok(false)
@@ -284,8 +297,8 @@ impl Transaction {
         let xid = self.end_work()?;
         let done = self.with(|held| held.say("committing", &format!("XA COMMIT {xid} ONE PHASE")));
         done.map_err(|error| self.unknown(error))?;
-        drop(self.held.let_go("it was committed"));
-        self.begin_anew()
+        self.go_on();
+        Ok(())
     }
 
     /// A connection that breaks while the server commits does not tell whether it did.

@@ -137,8 +137,11 @@ pub(super) fn give(server: &Server, conn: &mut Conn, dir: &Path, xid: &Xid, word
         let Err(error) = conn.query_drop(format!("XA {} {}", word.verb(), xid.sql())) else {
             return word.outcome();
         };
-        if errors::code(&error) != Some(errors::XA_UNKNOWN) {
-            return Err(failed(server, &error));
+        match errors::code(&error) {
+            Some(errors::XA_UNKNOWN) => {}
+            // Said of a transaction in which nothing was written, once its connection is closed: there is nothing to keep.
+            Some(errors::XA_ROLLED_BACK) => return word.outcome(),
+            _ => return Err(failed(server, &error)),
         }
         // Unknown means settled, or still in the hands of the connection that prepared it.
         if !is_waiting(server, conn, xid)? {

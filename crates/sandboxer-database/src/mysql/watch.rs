@@ -12,7 +12,7 @@ use mysql::prelude::Queryable;
 
 use super::location::Server;
 
-const INTERVAL: Duration = Duration::from_millis(500);
+const INTERVAL: Duration = Duration::from_secs(1);
 
 const MARIADB: &str = "SELECT r.trx_mysql_thread_id, TIMESTAMPDIFF(SECOND, r.trx_wait_started, NOW()) \
     FROM information_schema.innodb_lock_waits w JOIN information_schema.innodb_trx b ON b.trx_id = w.blocking_trx_id \

@@ -226,7 +226,3 @@ fn given_numbers(connection: &Connection) -> Result<Vec<Vec<Value>>> {
     }
     connection.rows("SELECT name, seq FROM sqlite_sequence", &[])
 }
-
-#[cfg(test)]
-#[path = "tests.rs"]
-mod tests;

@@ -189,7 +189,3 @@ impl TableDifference {
         rows
     }
 }
-
-#[cfg(test)]
-#[path = "tests.rs"]
-mod tests;

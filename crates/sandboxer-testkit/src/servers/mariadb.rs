@@ -65,9 +65,11 @@ impl MariaDb {
     }
 
     fn install(&self) {
-        fs::create_dir(self.data()).unwrap();
-        if rustix::process::geteuid().is_root() {
-            chown(self.data(), Some(USER), Some(USER)).unwrap();
+        for dir in [self.data(), self.temporary()] {
+            fs::create_dir(&dir).unwrap();
+            if rustix::process::geteuid().is_root() {
+                chown(&dir, Some(USER), Some(USER)).unwrap();
+            }
         }
         let mut command = self.command("mariadb-install-db");
         command.args(["--skip-test-db", "--auth-root-authentication-method=normal", "--skip-name-resolve"]);
@@ -80,6 +82,8 @@ impl MariaDb {
         let mut command = Command::new(program(name).unwrap());
         command.arg(format!("--defaults-file={}", self.dir.path().join("my.cnf").display()));
         command.arg(format!("--datadir={}", self.data().display()));
+        // A server removes the temporary tables of others when it starts.
+        command.arg(format!("--tmpdir={}", self.temporary().display()));
         command.current_dir(self.data()).stdin(Stdio::null());
         if rustix::process::geteuid().is_root() {
             command.uid(USER).gid(USER);
@@ -131,6 +135,10 @@ impl MariaDb {
 
     fn data(&self) -> PathBuf {
         self.dir.path().join("data")
+    }
+
+    fn temporary(&self) -> PathBuf {
+        self.dir.path().join("tmp")
     }
 
     fn log(&self) -> PathBuf {
