@@ -141,6 +141,16 @@ pub enum Error {
         /// What it wrote to its standard error.
         log: Option<PathBuf>,
     },
+    /// A database server said no, or does not answer.
+    #[error("{database}: {message}{}", code.as_deref().map(|c| format!(" ({c})")).unwrap_or_default())]
+    Database {
+        /// Which database, without credentials.
+        database: String,
+        /// What it said, and what to do about it where that is known.
+        message: String,
+        /// The server's code for it: an SQLSTATE, or an error number.
+        code: Option<String>,
+    },
     /// Another process holds the lock for longer than we wait.
     #[error("{} is in use by another process{}", path.display(), holder.as_deref().map(|h| format!(" ({h})")).unwrap_or_default())]
     Busy {
@@ -287,6 +297,10 @@ mod tests {
                 "isolation by overlay is not available for /p: why",
             ),
             (Error::Plugin { plugin: "bucket".into(), reason: reason(), log: None }, "plugin bucket: why"),
+            (
+                Error::Database { database: "pg".into(), message: reason(), code: Some("42P01".into()) },
+                "pg: why (42P01)",
+            ),
             (Error::Cancelled, "interrupted; nothing was changed"),
         ];
         for (error, expected) in cases {

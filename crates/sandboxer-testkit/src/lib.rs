@@ -4,7 +4,8 @@
 //! one suite that every strategy passes; [`fake`] is a strategy stricter than the real ones, to test callers with.
 //! [`faults`] runs the real binary under `strace` and kills it or fails its system calls one by one. [`mounts`] makes
 //! filesystems of a chosen kind and size for as long as a guard lives. [`users`] runs a test as an ordinary user.
-//! [`git`] makes repositories that do not depend on the machine's configuration.
+//! [`git`] makes repositories that do not depend on the machine's configuration. [`servers`] starts database servers that are private to a
+//! test.
 #![allow(clippy::unwrap_used, reason = "everything here runs inside tests, where a panic is the report")]
 
 pub mod conformance;
@@ -13,6 +14,7 @@ pub mod faults;
 pub mod git;
 pub mod manifest;
 pub mod mounts;
+pub mod servers;
 mod skip;
 pub mod users;
 

@@ -1,1 +1,8 @@
-//! See the crate's documentation.
+//! PostgreSQL: one backend session in one transaction, which programs reach through the wire protocol.
+//!
+//! [`client`] speaks to the server. [`held`] keeps the transaction, [`guard`] lets the server itself refuse to commit it.
+//! [`proxy`] gives clients what looks like a server: their transactions are savepoints of the one that is held.
+
+pub mod client;
+pub mod target;
+pub mod wire;
