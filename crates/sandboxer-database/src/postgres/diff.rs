@@ -174,14 +174,16 @@ struct Diff<'a> {
 impl Diff<'_> {
     /// What was written to and cannot be listed.
     fn unlisted(&mut self) -> Result<Vec<String>> {
-        let answer = self.inside.query(
+        let answer = self.inside.query(&format!(
             "SELECT c.relkind, format('%I.%I', n.nspname, c.relname) \
              FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace \
              WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid() AND l.granted \
              AND l.mode IN ('RowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') \
              AND (c.relkind IN ('m', 'f') OR c.oid = 'pg_largeobject'::regclass) \
-             GROUP BY 1, 2 ORDER BY 2",
-        )?;
+             UNION SELECT 'r', 'pg_catalog.pg_largeobject' FROM pg_largeobject_metadata x WHERE {} \
+             ORDER BY 2",
+            self.base.written("x")
+        ))?;
         Ok(answer.rows.iter().map(|row| unlisted(&text(row, 0), &text(row, 1))).collect())
     }
 
@@ -371,3 +373,7 @@ fn by_value(a: &Value, b: &Value) -> Ordering {
         _ => key_text([a]).cmp(&key_text([b])),
     }
 }
+
+#[cfg(test)]
+#[path = "diff_tests.rs"]
+mod tests;

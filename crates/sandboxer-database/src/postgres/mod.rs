@@ -4,5 +4,12 @@
 //! [`proxy`] gives clients what looks like a server: their transactions are savepoints of the one that is held.
 
 pub mod client;
+pub mod ddl;
+mod ddl_text;
+pub mod diff;
+pub mod rows;
+pub mod schema;
+mod schema_sql;
 pub mod target;
+pub mod values;
 pub mod wire;

@@ -3,7 +3,7 @@
 use sandboxer_core::model::Row;
 use sandboxer_core::{Error, Result};
 
-use super::client::Rows;
+use super::client::{Connection, Rows};
 use super::values::{from_json, from_key, ident, literal, to_json};
 use crate::engine::{Page, key_parts};
 
@@ -11,6 +11,12 @@ use crate::engine::{Page, key_parts};
 pub trait Session {
     /// Runs one statement (or several, of which the last one's rows are given).
     fn query(&mut self, sql: &str) -> Result<Rows>;
+}
+
+impl Session for Connection {
+    fn query(&mut self, sql: &str) -> Result<Rows> {
+        Ok(Self::query(self, sql)?)
+    }
 }
 
 /// A table: an ordinary one, or the root of a partitioned one.

@@ -71,7 +71,8 @@ fn objects(
     let mut objects = BTreeMap::new();
     for (place, kind) in KINDS.iter().enumerate() {
         for row in session.query(&kind_query(kind, hidden_schema, oids))?.rows {
-            let rank = text(&row, 2).parse().unwrap_or(0);
+            // The rank is for the order of all; of one object it may have changed.
+            let rank = if oids.is_none() { text(&row, 2).parse().unwrap_or(0) } else { 0 };
             let object = Object { kind: kind.name, definition: text(&row, 1) };
             objects.insert((place, rank, text(&row, 0)), object);
         }
