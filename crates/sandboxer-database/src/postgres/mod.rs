@@ -4,5 +4,7 @@
 //! [`proxy`] gives clients what looks like a server: their transactions are savepoints of the one that is held.
 
 pub mod client;
+pub mod guard;
+pub mod held;
 pub mod target;
 pub mod wire;
