@@ -96,6 +96,9 @@ pub fn strong(statement: &str) -> Option<Strong> {
     let words = ddl_text::words(statement);
     let (first, name, named) = STRONG.iter().find(|(first, ..)| begins(&words, first))?;
     let rest = &words[first.len()..];
+    if *name == "lock table" && locks_weakly(rest) {
+        return None;
+    }
     let targets = match named {
         Named::Here => targets(rest, true),
         Named::After(word) => {
@@ -105,6 +108,14 @@ pub fn strong(statement: &str) -> Option<Strong> {
         Named::Nowhere => Vec::new(),
     };
     Some(Strong { name, targets })
+}
+
+/// `LOCK TABLE … IN ACCESS SHARE MODE`, as `pg_dump` does, and other modes that keep neither readers nor writers out.
+fn locks_weakly(words: &[Word]) -> bool {
+    const WEAK: [&[&str]; 4] =
+        [&["access", "share", "mode"], &["row", "share", "mode"], &["row", "exclusive", "mode"], &["share", "update", "exclusive", "mode"]];
+    let mode = words.iter().position(|word| word.is("in")).map(|place| &words[place + 1..]);
+    mode.is_some_and(|mode| WEAK.iter().any(|weak| begins(mode, weak)))
 }
 
 fn begins(words: &[Word], first: &[&str]) -> bool {

@@ -33,6 +33,8 @@ fn others_are_not() {
         "create or replace function f() returns int language sql as 'select 1'",
         "\"alter\" table",
         "insert into truncate values (1)",
+        "LOCK TABLE public.users IN ACCESS SHARE MODE",
+        "lock users in row exclusive mode nowait",
     ] {
         assert_eq!(found(statement), None, "{statement}");
     }

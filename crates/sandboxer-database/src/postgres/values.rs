@@ -36,6 +36,12 @@ pub fn set_text_forms(command: &str) -> String {
     TEXT_FORMS.map(|(name, value)| format!("{command} {name} = {}", literal(value))).join("; ")
 }
 
+/// The same in the held session for statements of a user, whose names are found as usual.
+pub fn set_value_forms() -> String {
+    let forms = TEXT_FORMS.iter().filter(|(name, _)| !["search_path", "role"].contains(name));
+    forms.map(|(name, value)| format!("SET LOCAL {name} = {}", literal(value))).collect::<Vec<_>>().join("; ")
+}
+
 /// A value of a type, given by the type's number in a row description, as JSON. What JSON cannot say exactly stays text.
 pub fn to_json(type_oid: u32, text: Option<&str>) -> Value {
     let Some(text) = text else { return Value::Null };
