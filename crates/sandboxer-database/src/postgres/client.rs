@@ -193,6 +193,11 @@ pub struct Connection {
 impl Connection {
     /// Connects and logs in: without a password, or with one in the clear, by MD5 or by SCRAM-SHA-256, as the server wants it.
     pub fn connect(target: &Target, password: Option<&str>) -> Result<Self> {
+        Self::connect_with(target, password, &[])
+    }
+
+    /// The same with settings, which `RESET ALL` goes back to.
+    pub fn connect_with(target: &Target, password: Option<&str>, settings: &[(&str, &str)]) -> Result<Self> {
         let stream = open(target).map_err(|error| unreachable(target, &error))?;
         let mut connection = Self {
             target: target.clone(),
@@ -202,6 +207,7 @@ impl Connection {
             parameters: BTreeMap::new(),
             key: (0, 0),
         };
+        connection.start(settings)?;
         connection.log_in(password)?;
         connection.set_timeout(None)?;
         Ok(connection)
@@ -326,22 +332,23 @@ impl Connection {
         self.target.to_string()
     }
 
-    fn log_in(&mut self, password: Option<&str>) -> Result<()> {
-        let mut startup = Vec::new();
-        wire::put_untagged(&mut startup, |body| {
+    fn start(&mut self, settings: &[(&str, &str)]) -> Result<()> {
+        let Target { user, database, .. } = &self.target;
+        let ours = [("client_encoding", "UTF8"), ("application_name", "sandboxer")];
+        let mut message = Vec::new();
+        wire::put_untagged(&mut message, |body| {
             body.extend_from_slice(&(3i32 << 16).to_be_bytes());
-            let Target { user, database, .. } = &self.target;
-            for (name, value) in [("user", user), ("database", database)] {
-                wire::put_text(body, name);
-                wire::put_text(body, value);
-            }
-            for (name, value) in [("client_encoding", "UTF8"), ("application_name", "sandboxer")] {
+            let pairs = [("user", user.as_str()), ("database", database)].into_iter().chain(ours);
+            for (name, value) in pairs.chain(settings.iter().copied()) {
                 wire::put_text(body, name);
                 wire::put_text(body, value);
             }
             body.push(0);
         });
-        self.send(&startup)?;
+        Ok(self.send(&message)?)
+    }
+
+    fn log_in(&mut self, password: Option<&str>) -> Result<()> {
         let mut scram = None;
         loop {
             let frame = self.frame()?;

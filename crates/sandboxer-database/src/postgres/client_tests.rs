@@ -71,7 +71,6 @@ fn an_error_has_its_code_and_the_session_goes_on() {
     let error = Error::from(failure).to_string();
     assert!(error.contains("\"nothing\" does not exist (42703)"), "{error}");
     connection.query("rollback").unwrap();
-    assert_eq!(connection.query("copy pg_class from stdin").unwrap_err().code(), Some("42809"));
     connection.query("create temp table t (a int)").unwrap();
     assert_eq!(connection.query("copy t from stdin").unwrap_err().code(), Some("57014"));
     assert_eq!(connection.query("select 1").unwrap().single(), Some("1"));

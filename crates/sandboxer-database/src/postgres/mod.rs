@@ -3,8 +3,26 @@
 //! [`client`] speaks to the server. [`held`] keeps the transaction, [`guard`] lets the server itself refuse to commit it.
 //! [`proxy`] gives clients what looks like a server: their transactions are savepoints of the one that is held.
 
+pub mod checkpoints;
 pub mod client;
+pub mod ddl;
+mod ddl_text;
+pub mod diff;
+pub mod engine;
+mod engine_commit;
+mod engine_preflight;
+mod engine_script;
+pub mod guard;
+pub mod held;
+pub mod lexer;
+pub mod rows;
+pub mod schema;
+mod schema_sql;
+pub mod settle;
+pub mod statement;
 pub mod target;
+pub mod values;
+pub mod watchdog;
 pub mod wire;
 
 use crate::engine::{Engine, Outcome, Prepared, Setup};

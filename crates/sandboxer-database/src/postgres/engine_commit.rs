@@ -1,0 +1,152 @@
+//! How the held transaction becomes real: at once, or in two steps.
+
+use sandboxer_core::{Error, Result};
+
+use super::client::Connection;
+use super::engine::PostgresEngine;
+use super::held::Held;
+use super::settle::{Token, settle_on};
+use crate::engine::{Outcome, Prepared};
+
+/// The longest name that PostgreSQL gives a prepared transaction, in bytes.
+const LONGEST_NAME: usize = 199;
+
+/// The constraints that can be deferred, but for the guard's.
+const DEFERRABLE: &str = "SELECT pg_catalog.string_agg(pg_catalog.format('%I.%I', n.nspname, c.conname), ', ') \
+    FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid = c.connamespace \
+    WHERE c.condeferrable AND n.nspname !~ '^pg_' AND n.nspname !~ '^sandboxer_guard_'";
+
+/// Why PostgreSQL would not prepare the transaction, one sentence a row. It says so itself only by throwing everything away.
+/// Whether something was notified is not to be seen; so every function that could do it counts.
+const UNPREPARABLE: &str = "SELECT 'temporary objects were used in it' WHERE pg_catalog.pg_my_temp_schema() <> 0 \
+    UNION ALL SELECT 'it has a cursor that outlives its transaction' WHERE EXISTS (SELECT FROM pg_catalog.pg_cursors WHERE is_holdable) \
+    UNION ALL SELECT 'rows of the foreign table ' || c.relname || ' were used in it' FROM pg_catalog.pg_locks l \
+      JOIN pg_catalog.pg_class c ON c.oid = l.relation WHERE l.locktype = 'relation' AND l.pid = pg_catalog.pg_backend_pid() AND c.relkind = 'f' \
+    UNION ALL SELECT 'the function ' || p.proname || ' may have sent notifications' FROM pg_catalog.pg_proc p \
+      JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
+      WHERE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' AND p.prosrc ~* 'notify' LIMIT 1";
+
+/// Makes everything real, and begins anew. The number of the transaction is on disk before, so that a crash leaves no doubt.
+pub fn commit(engine: &mut PostgresEngine, operation: &str) -> Result<()> {
+    engine.usable()?;
+    ready(&mut engine.held)?;
+    let token = Token { operation: operation.to_owned(), xid: engine.work.base.xid, gid: None };
+    token.note(&engine.setup.dir)?;
+    commit_held(engine, &token)?;
+    engine.begin_again()
+}
+
+/// What is certain to fail at commit fails here, and leaves everything as it was.
+fn ready(held: &mut Held) -> Result<()> {
+    held.verify()?;
+    held.unit(false, |held| {
+        let names = held.query(DEFERRABLE)?;
+        match names.single() {
+            Some(names) => held.query(&format!("SET CONSTRAINTS {names} IMMEDIATE")).map(drop),
+            None => Ok(()),
+        }
+    })
+}
+
+fn commit_held(engine: &mut PostgresEngine, token: &Token) -> Result<()> {
+    engine.watchdog.watch(None);
+    let Err(error) = engine.held.commit() else { return Ok(()) };
+    // The answer may have been lost, and not the commit.
+    let mut connection = connect(engine)?;
+    match settle_on(&mut connection, token, None)? {
+        Outcome::Committed => Ok(()),
+        Outcome::Aborted => Err(error),
+        Outcome::Waiting => Err(undecided(engine)),
+    }
+}
+
+fn undecided(engine: &PostgresEngine) -> Error {
+    Error::Database {
+        database: engine.target.to_string(),
+        message: "the server has not decided yet whether it was committed; ask again".to_owned(),
+        code: None,
+    }
+}
+
+fn connect(engine: &PostgresEngine) -> Result<Connection> {
+    Connection::connect(&engine.target, engine.setup.password.as_deref())
+}
+
+/// Prepares it on the server; where that cannot be, says why, and keeps it for the decision.
+pub fn prepare(engine: &mut PostgresEngine, operation: &str) -> Result<Prepared> {
+    engine.usable()?;
+    ready(&mut engine.held)?;
+    let mut token = Token { operation: operation.to_owned(), xid: engine.work.base.xid, gid: None };
+    if let Some(reason) = unpreparable(engine)? {
+        token.note(&engine.setup.dir)?;
+        engine.prepared = Some(token.clone());
+        return Ok(Prepared::AtDecision { reason, token: token.to_value() });
+    }
+    let gid = name(&engine.setup.workspace, operation)?;
+    token.gid = Some(gid.clone());
+    token.note(&engine.setup.dir)?;
+    engine.watchdog.watch(None);
+    engine.held.prepare(&gid)?;
+    engine.prepared = Some(token.clone());
+    Ok(Prepared::Durable(token.to_value()))
+}
+
+fn name(workspace: &str, operation: &str) -> Result<String> {
+    let name = format!("sandboxer_{workspace}_{operation}");
+    if name.len() > LONGEST_NAME {
+        return Err(Error::usage(format!("{name:?} is longer than PostgreSQL lets a prepared transaction be called")));
+    }
+    Ok(name)
+}
+
+fn unpreparable(engine: &mut PostgresEngine) -> Result<Option<String>> {
+    if !engine.preflight.prepares {
+        return Ok(Some("the server keeps no prepared transactions (max_prepared_transactions = 0)".to_owned()));
+    }
+    if engine.held.hidden_schema().is_none() {
+        let user = &engine.target.user;
+        return Ok(Some(format!("{user} may not create schemas, so the sandbox guards it with a temporary object")));
+    }
+    let reasons = engine.held.query(UNPREPARABLE)?;
+    Ok(reasons.single().map(|reason| format!("PostgreSQL cannot prepare it: {reason}")))
+}
+
+/// Makes real what was prepared, and begins anew.
+pub fn finish(engine: &mut PostgresEngine, prepared: &Prepared) -> Result<()> {
+    let token = Token::of(prepared)?;
+    if token.gid.is_none() && engine.prepared.as_ref() == Some(&token) {
+        commit_held(engine, &token)?;
+        return engine.begin_again();
+    }
+    let mut connection = connect(engine)?;
+    match settle_on(&mut connection, &token, Some(true))? {
+        Outcome::Committed if engine.prepared.is_some() => engine.begin_again(),
+        Outcome::Committed => Ok(()),
+        Outcome::Waiting => Err(undecided(engine)),
+        Outcome::Aborted => Err(Error::Database {
+            database: engine.target.to_string(),
+            message: format!("what was prepared as {:?} was rolled back by somebody", token.operation),
+            code: None,
+        }),
+    }
+}
+
+/// Forgets what was prepared; whether the work is still there.
+pub fn abort(engine: &mut PostgresEngine, prepared: &Prepared) -> Result<bool> {
+    let token = Token::of(prepared)?;
+    if token.gid.is_none() && engine.prepared.as_ref() == Some(&token) {
+        engine.prepared = None;
+        return Ok(engine.held.lost().is_none());
+    }
+    let mut connection = connect(engine)?;
+    let ours = engine.prepared.as_ref() == Some(&token);
+    match settle_on(&mut connection, &token, Some(false))? {
+        Outcome::Committed => Err(Error::Database {
+            database: engine.target.to_string(),
+            message: format!("what was prepared as {:?} is committed already", token.operation),
+            code: None,
+        }),
+        _ if ours => engine.begin_again().map(|()| false),
+        _ => Ok(false),
+    }
+}

@@ -1,0 +1,123 @@
+//! Scripts and single statements that come through the API: taken apart, checked, and run one after the other.
+
+use sandboxer_core::model::Row;
+use sandboxer_core::{Error, Result};
+
+use super::client::Rows;
+use super::ddl::{self, Locks};
+use super::held::Held;
+use super::rows::{Session, to_rows};
+use super::statement::{self, Kind};
+use super::values::set_value_forms;
+use crate::engine::{Executed, Options};
+
+/// How much of a statement an error shows.
+const SHOWN: usize = 60;
+
+impl Session for Held {
+    fn query(&mut self, sql: &str) -> Result<Rows> {
+        Self::query(self, sql)
+    }
+}
+
+/// The rows that one statement gives.
+pub fn query(held: &mut Held, sql: &str, options: &Options) -> Result<Vec<Row>> {
+    let statements = pieces(sql)?;
+    let [statement] = statements.as_slice() else {
+        return Err(Error::Usage {
+            message: format!("a query is one statement, and this has {}", statements.len()),
+            hint: Some("run a script to have several".to_owned()),
+        });
+    };
+    held.query(&set_value_forms())?;
+    checked(held, statement, options)?;
+    Ok(to_rows(&held.query(statement)?))
+}
+
+/// All statements of a script, each after a look at what it would lock.
+pub fn execute(held: &mut Held, script: &str, options: &Options, locks: &mut Locks) -> Result<Executed> {
+    let mut executed = Executed::default();
+    for statement in pieces(script)? {
+        executed.statements += 1;
+        let rows = run(held, statement, options, locks).map_err(|e| name_statement(e, executed.statements, statement))?;
+        executed.rows += touched(&rows.tag);
+    }
+    // What a script sets is its own.
+    held.query("SET SESSION ROLE NONE; RESET ALL")?;
+    Ok(executed)
+}
+
+fn run(held: &mut Held, statement: &str, options: &Options, locks: &mut Locks) -> Result<Rows> {
+    checked(held, statement, options)?;
+    let rows = held.query(statement)?;
+    if ddl::wants_look(statement) {
+        let hidden = held.hidden_schema().unwrap_or_default().to_owned();
+        if let Some(refusal) = locks.look(held, statement, options, &hidden)? {
+            return Err(refused(refusal));
+        }
+    }
+    Ok(rows)
+}
+
+fn checked(held: &mut Held, statement: &str, options: &Options) -> Result<()> {
+    let mut failed = None;
+    let mut older = |name: &str| match held.query(&ddl::older_query(name)) {
+        Ok(rows) => rows.single() == Some("t"),
+        Err(error) => {
+            failed = Some(error);
+            true
+        }
+    };
+    let checked = ddl::check(statement, options, &mut older);
+    match failed {
+        Some(error) => Err(error),
+        None => checked.map_err(refused),
+    }
+}
+
+fn refused(refusal: ddl::Refusal) -> Error {
+    Error::Refused { reason: refusal.message, hint: Some(refusal.hint) }
+}
+
+/// The statements, none of which begins or ends a transaction.
+fn pieces(sql: &str) -> Result<Vec<&str>> {
+    let mut pieces = Vec::new();
+    for statement in statement::statements(sql.as_bytes(), true) {
+        let text = sql.get(statement.range).unwrap_or_default();
+        match statement.kind {
+            Kind::Refused(refusal) => {
+                return Err(Error::Refused { reason: refusal.message, hint: refusal.hint.map(ToOwned::to_owned) });
+            }
+            Kind::Other | Kind::Definition | Kind::Set { .. } | Kind::ResetAll => pieces.push(text),
+            _ => {
+                return Err(Error::Refused {
+                    reason: format!("{:?} is not for scripts: a script is one unit, all of it or nothing", short(text)),
+                    hint: Some("leave BEGIN, COMMIT and the like out".to_owned()),
+                });
+            }
+        }
+    }
+    Ok(pieces)
+}
+
+fn short(statement: &str) -> String {
+    let line = statement.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= SHOWN { line } else { line.chars().take(SHOWN).chain(['…']).collect() }
+}
+
+fn name_statement(error: Error, number: usize, statement: &str) -> Error {
+    match error {
+        Error::Database { database, message, code } => {
+            let message = format!("statement {number} ({}): {message}", short(statement));
+            Error::Database { database, message, code }
+        }
+        Error::Refused { reason, hint } => Error::Refused { reason: format!("statement {number}: {reason}"), hint },
+        other => other,
+    }
+}
+
+/// The number at the end of a tag (`INSERT 0 3`) of a statement that writes.
+fn touched(tag: &str) -> u64 {
+    let writes = ["INSERT", "UPDATE", "DELETE", "MERGE", "COPY"].iter().any(|verb| tag.starts_with(verb));
+    tag.rsplit(' ').next().filter(|_| writes).and_then(|count| count.parse().ok()).unwrap_or(0)
+}
