@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Prepared;
 
-const FILE: &str = "commit.json";
+const FILE: &str = "record.json";
 
 /// A commit that was begun.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ impl Record {
 
     /// Writes it down for good.
     pub fn write(&self, dir: &Path) -> Result<()> {
-        let (path, new) = (dir.join(FILE), dir.join("commit.new"));
+        let (path, new) = (dir.join(FILE), dir.join("record.new"));
         let text = serde_json::to_vec(self).map_err(|e| Error::corrupt(&path, e.to_string()))?;
         let written = File::create(&new).and_then(|mut file| {
             file.write_all(&text)?;

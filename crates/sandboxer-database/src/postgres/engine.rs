@@ -49,7 +49,7 @@ pub(super) struct Work {
 impl PostgresEngine {
     /// See [`open`].
     pub fn open(setup: &Setup) -> Result<Self> {
-        let target = Target::parse(&setup.location, "postgres")?;
+        let target = Target::parse(&setup.location, &setup.user)?;
         let password = setup.password.as_deref();
         let preflight = preflight(&mut Connection::connect(&target, password)?, &setup.options)?;
         let settings = Settings {
@@ -205,6 +205,10 @@ impl Engine for PostgresEngine {
     fn rollback(&mut self) -> Result<()> {
         self.usable()?;
         self.begin_again()
+    }
+
+    fn intent(&mut self, operation: &str) -> Result<Prepared> {
+        engine_commit::intent(self, operation)
     }
 
     fn commit(&mut self, operation: &str) -> Result<()> {

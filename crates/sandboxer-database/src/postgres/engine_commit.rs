@@ -72,6 +72,17 @@ fn connect(engine: &PostgresEngine) -> Result<Connection> {
     Connection::connect(&engine.target, engine.setup.password.as_deref())
 }
 
+/// What preparing would come to. A plain commit is found by the same number.
+pub fn intent(engine: &mut PostgresEngine, operation: &str) -> Result<Prepared> {
+    engine.usable()?;
+    let mut token = Token { operation: operation.to_owned(), xid: engine.work.base.xid, gid: None };
+    if let Some(reason) = unpreparable(engine)? {
+        return Ok(Prepared::AtDecision { reason, token: token.to_value() });
+    }
+    token.gid = Some(name(&engine.setup.workspace, operation)?);
+    Ok(Prepared::Durable(token.to_value()))
+}
+
 /// Prepares it on the server; where that cannot be, says why, and keeps it for the decision.
 pub fn prepare(engine: &mut PostgresEngine, operation: &str) -> Result<Prepared> {
     engine.usable()?;

@@ -25,11 +25,8 @@ pub mod values;
 pub mod watchdog;
 pub mod wire;
 
-use crate::engine::{Engine, Outcome, Prepared, Setup};
-/// Opens.
-pub fn open(_: &Setup) -> sandboxer_core::Result<Box<dyn Engine>> { todo!() }
-/// Settles.
-pub fn settle(_: &Setup, _: &Prepared, _: Option<bool>) -> sandboxer_core::Result<Outcome> { todo!() }
+pub use engine::open;
+pub use settle::settle;
 
 /// Whose password is needed.
 pub fn account(location: &str, user: &str) -> sandboxer_core::Result<crate::credentials::Account> {

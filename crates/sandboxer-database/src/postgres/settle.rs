@@ -67,7 +67,7 @@ impl Token {
 /// `Some(false)` undoes it. Idempotent. What can only be committed by the session that holds it is [`Outcome::Waiting`] while
 /// that session lives.
 pub fn settle(setup: &Setup, prepared: &Prepared, commit: Option<bool>) -> Result<Outcome> {
-    let target = Target::parse(&setup.location, "postgres")?;
+    let target = Target::parse(&setup.location, &setup.user)?;
     let mut connection = Connection::connect(&target, setup.password.as_deref())?;
     settle_on(&mut connection, &Token::of(prepared)?, commit)
 }
@@ -77,7 +77,7 @@ pub fn committed(setup: &Setup, operation: &str) -> Result<Outcome> {
     let Some(token) = Token::noted(&setup.dir).filter(|token| token.operation == operation) else {
         return Ok(Outcome::Aborted);
     };
-    let target = Target::parse(&setup.location, "postgres")?;
+    let target = Target::parse(&setup.location, &setup.user)?;
     let mut connection = Connection::connect(&target, setup.password.as_deref())?;
     settle_on(&mut connection, &token, None)
 }
