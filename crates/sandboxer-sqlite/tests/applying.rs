@@ -61,8 +61,11 @@ fn planted() -> Three {
 fn every_conflict_is_told_and_nothing_is_written() {
     let three = planted();
     let applied = three.apply(Policy::Fail).unwrap();
-    let mut told: Vec<String> =
-        applied.conflicts.iter().map(|c| format!("{} {} {}", c.table, c.key.0[0].1, c.reason)).collect();
+    let mut told: Vec<String> = applied
+        .conflicts
+        .iter()
+        .map(|c| format!("{} {} {}", c.table, c.change.as_ref().unwrap().key.0[0].1, c.reason))
+        .collect();
     told.sort();
     let expected = [
         "t 1 changed in the original",

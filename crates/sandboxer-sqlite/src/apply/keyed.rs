@@ -5,7 +5,6 @@ use sandboxer_core::{Error, Result};
 use super::{Conflict, Policy, Work};
 use crate::difference::{KeyedChange, TableDifference};
 use crate::schema::{Table, key_condition, quoted};
-use crate::value::to_row;
 use crate::{Failure, Statement};
 
 /// The statements that one table takes.
@@ -65,12 +64,10 @@ pub(super) fn apply(work: &mut Work<'_>, table: &TableDifference) -> Result<()> 
 }
 
 fn conflict(table: &Table, change: &KeyedChange, reason: impl Into<String>) -> Conflict {
-    let row = change.new.as_ref().or(change.old.as_ref());
     Conflict {
         kind: "row".to_owned(),
         table: table.name.clone(),
-        key: to_row(&table.key_columns(), &change.key),
-        row: row.map(|row| to_row(&table.columns, row)),
+        change: Some(change.row(table)),
         reason: reason.into(),
     }
 }

@@ -10,7 +10,6 @@ use crate::Value;
 use crate::connection::{Connection, Mode};
 use crate::difference::{LooseChange, TableDifference};
 use crate::schema::{Table, quoted};
-use crate::value::to_row;
 
 type Counts<'d> = HashMap<&'d [Value], i64>;
 
@@ -83,8 +82,7 @@ fn conflict(table: &Table, change: &LooseChange, present: i64, base: i64) -> Con
     Conflict {
         kind: "row".to_owned(),
         table: table.name.clone(),
-        key: to_row(&table.key_columns(), &table.key_of(&change.row)),
-        row: Some(to_row(&table.columns, &change.row)),
+        change: Some(change.row(table)),
         reason: format!("{what} in the original, which has it {present} times instead of {base}"),
     }
 }

@@ -12,7 +12,7 @@ mod schema;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use sandboxer_core::model::Row;
+use sandboxer_core::model::RowChange;
 use sandboxer_core::{Error, Result};
 
 use crate::Value;
@@ -40,12 +40,39 @@ pub struct Conflict {
     pub kind: String,
     /// The table; the name of the definition, where it is one.
     pub table: String,
-    /// The primary key; empty where the table has none, and for definitions.
-    pub key: Row,
-    /// The row in the clone, or else in the base, where the table has no key.
-    pub row: Option<Row>,
+    /// The row as it differs between base and clone; `None` for a definition.
+    pub change: Option<RowChange>,
     /// What happened in the original.
     pub reason: String,
+}
+
+impl Difference {
+    /// What is left of it without what `conflicts` are about, and what belongs to tables whose definition is among them.
+    pub fn without(&self, conflicts: &[Conflict]) -> Self {
+        let is_about = |conflict: &Conflict, kind: &str, name: &str| {
+            conflict.change.is_none() && conflict.kind == kind && conflict.table == name
+        };
+        let has = |kind: &str, name: &str| conflicts.iter().any(|conflict| is_about(conflict, kind, name));
+        let of_table = |name: &str| {
+            let shadows = |conflict: &Conflict| {
+                conflict.kind == "table"
+                    && name.strip_prefix(&*conflict.table).is_some_and(|rest| rest.starts_with('_'))
+            };
+            has("table", name) || conflicts.iter().filter(|conflict| conflict.change.is_none()).any(shadows)
+        };
+        let rows: Vec<&RowChange> =
+            conflicts.iter().filter_map(|conflict| conflict.change.as_ref()).collect();
+        let mut left = self.clone();
+        left.schema.retain(|change| !has(&change.kind, &change.name) && !has("table", &change.table));
+        left.tables.retain(|table| !of_table(&table.table.name));
+        for table in &mut left.tables {
+            let columns = table.table.clone();
+            table.keyed.retain(|change| !rows.contains(&&change.row(&columns)));
+            table.loose.retain(|change| !rows.contains(&&change.row(&columns)));
+        }
+        left.tables.retain(|table| !table.keyed.is_empty() || !table.loose.is_empty());
+        left
+    }
 }
 
 /// What was applied.

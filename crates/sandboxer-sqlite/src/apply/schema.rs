@@ -1,6 +1,5 @@
 //! Definitions: what is dropped and made before rows are written, and what after.
 
-use sandboxer_core::model::Row;
 use sandboxer_core::{Error, Result};
 
 use super::keyed::placeholders;
@@ -96,8 +95,7 @@ fn decide(
     let conflict = Conflict {
         kind: change.kind.clone(),
         table: change.name.clone(),
-        key: Row::default(),
-        row: None,
+        change: None,
         reason: reason.to_owned(),
     };
     let accepted = work.conflict(conflict);

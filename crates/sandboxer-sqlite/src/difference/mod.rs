@@ -172,20 +172,35 @@ impl Difference {
 impl TableDifference {
     /// Row by row, sorted by key.
     pub fn rows(&self) -> Vec<RowChange> {
-        let table = &self.table;
-        let change = |key: &[Value], old: Option<&Vec<Value>>, new: Option<&Vec<Value>>| RowChange {
-            table: table.name.clone(),
-            key: to_row(&table.key_columns(), key),
-            old: old.map(|row| to_row(&table.columns, row)),
-            new: new.map(|row| to_row(&table.columns, row)),
-        };
-        let keyed = self.keyed.iter().map(|one| change(&one.key, one.old.as_ref(), one.new.as_ref()));
-        let mut rows: Vec<RowChange> = keyed.collect();
+        let mut rows: Vec<RowChange> = self.keyed.iter().map(|one| one.row(&self.table)).collect();
         for one in &self.loose {
-            let (old, new) = if one.more < 0 { (Some(&one.row), None) } else { (None, Some(&one.row)) };
-            let repeated = change(&table.key_of(&one.row), old, new);
-            rows.extend(std::iter::repeat_n(repeated, one.more.unsigned_abs() as usize));
+            rows.extend(std::iter::repeat_n(one.row(&self.table), one.more.unsigned_abs() as usize));
         }
         rows
+    }
+}
+
+impl KeyedChange {
+    /// In words that JSON has.
+    pub fn row(&self, table: &Table) -> RowChange {
+        row_change(table, &self.key, self.old.as_deref(), self.new.as_deref())
+    }
+}
+
+impl LooseChange {
+    /// In words that JSON has, as if it were once.
+    pub fn row(&self, table: &Table) -> RowChange {
+        let row = Some(self.row.as_slice());
+        let (old, new) = if self.more < 0 { (row, None) } else { (None, row) };
+        row_change(table, &table.key_of(&self.row), old, new)
+    }
+}
+
+fn row_change(table: &Table, key: &[Value], old: Option<&[Value]>, new: Option<&[Value]>) -> RowChange {
+    RowChange {
+        table: table.name.clone(),
+        key: to_row(&table.key_columns(), key),
+        old: old.map(|row| to_row(&table.columns, row)),
+        new: new.map(|row| to_row(&table.columns, row)),
     }
 }
