@@ -23,7 +23,7 @@ pub use backup::copy_content;
 pub use clone::{Way, clone, companions};
 pub use connection::{Connection, Failure, Mode, TransactionState, version};
 pub use difference::{
-    Changes, Difference, KeyedChange, LooseChange, SchemaChange, TableDifference, difference,
+    Changes, Difference, KeyedChange, LooseChange, SchemaChange, TableDifference, compare_whole, difference,
     exact_difference, naive_difference,
 };
 pub use schema::{

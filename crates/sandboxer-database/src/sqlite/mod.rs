@@ -1,7 +1,25 @@
-//! See the crate's documentation.
+//! SQLite: one connection in this process that holds `BEGIN IMMEDIATE`, and records what it changes.
+//!
+//! No other process can join it. While it is held, other writers to the file are told that it is locked; readers go on, and see what was there before.
 
-use crate::engine::{Engine, Outcome, Prepared, Setup};
-/// Opens.
-pub fn open(_: &Setup) -> sandboxer_core::Result<Box<dyn Engine>> { todo!() }
-/// Settles.
-pub fn settle(_: &Setup, _: &Prepared, _: Option<bool>) -> sandboxer_core::Result<Outcome> { todo!() }
+mod changes;
+mod held;
+mod outcome;
+mod rows;
+mod statements;
+mod transaction;
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;
+
+use sandboxer_core::Result;
+
+pub use outcome::settle;
+
+use crate::engine::{Engine, Setup};
+
+/// Opens the file, and begins a transaction that is held until the engine is closed or dropped.
+pub fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(transaction::Transaction::open(setup)?))
+}

@@ -20,7 +20,7 @@ use crate::schema::{Table, objects, tables};
 use crate::value::to_row;
 use crate::{Value, btree};
 
-pub(crate) use rows::compare_whole;
+pub use rows::compare_whole;
 pub use schema::SchemaChange;
 
 /// Everything that differs, in words that JSON has.

@@ -82,7 +82,7 @@ fn by_rowid(sides: &Sides<'_>, table: &Table, rowids: &[i64]) -> Result<(Vec<Row
 }
 
 /// How the rows of one table differ, by reading all; `None` where neither side has it.
-pub(crate) fn compare_whole(
+pub fn compare_whole(
     base: &Connection,
     clone: &Connection,
     old: Option<&Table>,
