@@ -43,6 +43,8 @@ pub(super) struct Work {
     pub(super) base: Base,
     pub(super) checkpoints: Checkpoints,
     pub(super) locks: Locks,
+    /// Whether something was run that the server cannot prepare, and would not tell.
+    pub(super) notified: bool,
     outside: Option<Connection>,
 }
 
@@ -60,7 +62,7 @@ impl PostgresEngine {
         let base = base(&mut held)?;
         let watchdog = Watchdog::start(&target, password, setup.options.block_limit)?;
         watchdog.watch(Some(Watched { pid: held.backend_pid(), xid: base.xid }));
-        let work = Work { base, checkpoints: Checkpoints::default(), locks: Locks::default(), outside: None };
+        let work = Work { base, checkpoints: Checkpoints::default(), locks: Locks::default(), notified: false, outside: None };
         Ok(Self { setup: setup.clone(), target, held, work, preflight, watchdog, prepared: None })
     }
 
@@ -91,6 +93,7 @@ impl PostgresEngine {
         self.watchdog.watch(None);
         self.work.checkpoints.over();
         self.work.locks = Locks::default();
+        self.work.notified = false;
         self.held.begin_again()?;
         self.work.base = base(&mut self.held)?;
         self.prepared = None;
@@ -170,6 +173,7 @@ impl Engine for PostgresEngine {
 
     fn execute(&mut self, text: &str) -> Result<Executed> {
         self.usable()?;
+        self.work.notified |= script::notifies(text);
         let (options, locks) = (&self.setup.options, &mut self.work.locks);
         self.held.unit(true, |held| script::execute(held, text, options, locks))
     }

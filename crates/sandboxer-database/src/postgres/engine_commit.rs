@@ -118,6 +118,9 @@ fn unpreparable(engine: &mut PostgresEngine) -> Result<Option<String>> {
         let user = &engine.target.user;
         return Ok(Some(format!("{user} may not create schemas, so the sandbox guards it with a temporary object")));
     }
+    if engine.work.notified {
+        return Ok(Some("PostgreSQL cannot prepare it: NOTIFY or LISTEN was used in it".to_owned()));
+    }
     let reasons = engine.held.query(UNPREPARABLE)?;
     Ok(reasons.single().map(|reason| format!("PostgreSQL cannot prepare it: {reason}")))
 }

@@ -34,6 +34,12 @@ pub fn query(held: &mut Held, sql: &str, options: &Options) -> Result<Vec<Row>> 
     Ok(to_rows(&held.query(statement)?))
 }
 
+/// Whether a statement may send or await notifications, which cannot be prepared.
+pub fn notifies(statement: &str) -> bool {
+    let text = statement.to_lowercase();
+    ["notify", "listen"].iter().any(|word| text.contains(word))
+}
+
 /// All statements of a script, each after a look at what it would lock.
 pub fn execute(held: &mut Held, script: &str, options: &Options, locks: &mut Locks) -> Result<Executed> {
     let mut executed = Executed::default();

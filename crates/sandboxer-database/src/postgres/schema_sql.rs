@@ -190,10 +190,11 @@ const RELATION_OWNERS: &str = "SELECT n.nspname || '.' || c.relname, \
     WHERE {user} AND c.relowner <> n.nspowner AND c.relowner <> (SELECT oid FROM pg_roles WHERE rolname = session_user) \
     AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND {oids}";
 
-const COMMENTS: &str = "SELECT pg_describe_object(d.classoid, d.objoid, d.objsubid), \
-    format('-- %s: %s', pg_describe_object(d.classoid, d.objoid, d.objsubid), replace(d.description, E'\\n', ' ')), 0 \
-    FROM pg_description d WHERE d.objoid >= 16384 AND {oids} \
-    AND pg_describe_object(d.classoid, d.objoid, d.objsubid) IS NOT NULL \
+const COMMENTS: &str = "SELECT o.type || ' ' || o.identity, format('COMMENT ON %s %s IS %L;', \
+      CASE WHEN o.type LIKE '% column' THEN 'COLUMN' WHEN o.type LIKE '% constraint' THEN 'CONSTRAINT' ELSE upper(o.type) END, \
+      o.identity, d.description), 0 \
+    FROM pg_description d, LATERAL pg_identify_object(d.classoid, d.objoid, d.objsubid) o \
+    WHERE d.objoid >= 16384 AND {oids} AND o.identity IS NOT NULL \
     AND NOT EXISTS (SELECT FROM pg_depend x WHERE x.classid = d.classoid AND x.objid = d.objoid AND x.deptype = 'e') \
     AND d.classoid <> 'pg_extension'::regclass";
 
