@@ -202,12 +202,17 @@ impl Engine for Transaction {
         self.make_real()
     }
 
-    fn prepare(&mut self, _operation: &str) -> Result<Prepared> {
+    fn intent(&mut self, _operation: &str) -> Result<Prepared> {
         let max_rows = self.setup.options.max_rows;
         let token = self.with(|held| Ok(Token::new(&held.name, &changes::of(held, max_rows)?)))?;
-        self.prepared = true;
         let reason = "SQLite has no prepared transactions".to_owned();
         Ok(Prepared::AtDecision { reason, token: token.value() })
+    }
+
+    fn prepare(&mut self, operation: &str) -> Result<Prepared> {
+        let prepared = self.intent(operation)?;
+        self.prepared = true;
+        Ok(prepared)
     }
 
     fn finish(&mut self, prepared: &Prepared) -> Result<()> {
