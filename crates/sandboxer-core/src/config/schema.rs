@@ -259,6 +259,11 @@ copy:
   exclude:
     - target
   threads: 4
+database:
+  allow_ddl: [truncate]
+  block_limit: 2m
+  lock_timeout: 2s
+  turn_timeout: 20s
 overlay:
   durability: strict
 commit:

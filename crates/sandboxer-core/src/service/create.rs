@@ -145,11 +145,14 @@ impl SandboxManager {
         Err(Error::Unsupported { strategy, what: "leave paths out", reason })
     }
 
-    /// Refuses a request whose first workspace would have no path to work in, before anything is made.
+    /// Refuses a request whose workspaces would have no path to work in, before anything is made. Databases are connected to.
     pub fn require_paths(&self, request: &CreateRequest) -> Result<()> {
         let detected = request.inputs.iter().map(|input| self.detect(input)).collect::<Result<Vec<_>>>()?;
-        if let Some(workspace) = self.design(request, detected)?.workspaces.into_iter().next() {
+        for workspace in self.design(request, detected)?.workspaces {
             let can = self.capabilities_of(&workspace)?;
+            if self.parts.types.get(&workspace.resource.type_name)?.is_database() {
+                continue;
+            }
             // What does not isolate is worked on where it is.
             if !can.file_tree && (can.isolates || workspace.resource.path().is_none()) {
                 return Err(workspace.without_path());

@@ -67,6 +67,11 @@ pub struct ResourceType {
 }
 
 impl ResourceType {
+    /// Whether it is a database, which programs connect to or open, and do not work in.
+    pub fn is_database(&self) -> bool {
+        self.handler == DATABASE
+    }
+
     /// Whether it is one of ours, as opposed to one of a file of the user's.
     pub fn is_shipped(&self) -> bool {
         self.origin == BUILT_IN

@@ -39,11 +39,13 @@ fn overridden(definitions: &[&str]) -> Result<ResourceTypes> {
 fn the_shipped_types_set_a_default_and_nothing_stronger() {
     let types = types();
     let names: Vec<_> = types.iter().map(|ty| ty.name.as_str()).collect();
-    assert_eq!(names, ["fs-directory", "fs-file", "fs-mount", "git-checkout"]);
+    assert_eq!(names, ["fs-directory", "fs-file", "fs-mount", "git-checkout", "mysql", "postgres", "sqlite"]);
     for ty in types.iter() {
         let (default, handler) = match ty.name.as_str() {
             "fs-file" => ("copy_on_write", "file"),
             "git-checkout" => ("git_worktree", "git"),
+            "sqlite" => ("database_snapshot", "database"),
+            "mysql" | "postgres" => ("transaction_rollback", "database"),
             _ => ("overlay", "file"),
         };
         assert_eq!((ty.default_strategy.as_str(), &ty.sandbox_strategy), (default, &None));
@@ -172,10 +174,10 @@ fn types_for_urls_are_checked() {
 #[test]
 fn a_scheme_without_a_type_says_what_there_is() {
     let types = overridden(&[&bucket("s3-bucket", "[s3]")]).unwrap();
-    let error = types.detect("postgres://user:secret@db/x").unwrap_err();
-    assert_eq!(error.to_string(), "no resource type handles URLs of scheme postgres");
+    let error = types.detect("gopher://user:secret@db/x").unwrap_err();
+    assert_eq!(error.to_string(), "no resource type handles URLs of scheme gopher");
     let Error::Usage { hint: Some(hint), .. } = &error else { panic!("{error:?}") };
-    assert!(hint.contains("file, s3") && hint.contains("resource-types/*.yaml"), "{hint}");
+    assert!(hint.contains("file, mariadb, mysql, postgres, postgresql, s3") && hint.contains("resource-types/*.yaml"), "{hint}");
     assert!(!format!("{error:?}").contains("secret"));
 }
 
@@ -323,4 +325,27 @@ fn a_bare_repository_is_refused_with_a_way_out() {
         other => panic!("not refused: {other:?}"),
     }
     assert!(types.detect_as("fs-directory", path.to_str().unwrap()).is_ok());
+}
+
+#[test]
+fn a_sqlite_database_is_known_by_how_it_begins() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str, content: &[u8]| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        types().detect(path.to_str().unwrap()).unwrap().type_name
+    };
+    assert_eq!(at("a.db", b"SQLite format 3\0 and more"), "sqlite");
+    assert_eq!(at("b.db", b"SQLite format 4\0 and more"), "fs-file");
+    assert_eq!(at("c.db", b""), "fs-file");
+}
+
+#[test]
+fn a_database_with_a_password_is_told_where_to_put_it() {
+    let error = types().detect("postgres://user:secret@db/x").unwrap_err();
+    let Error::Usage { message, hint: Some(hint) } = &error else { panic!("{error:?}") };
+    assert!(message.contains("password") && hint.contains("env:DATABASE_URL"), "{message} {hint}");
+    assert!(!format!("{error:?}").contains("secret"));
+    let resource = types().detect("postgresql://user@db:5432/x/").unwrap();
+    assert_eq!((&*resource.type_name, &*resource.location), ("postgres", "postgresql://user@db:5432/x"));
 }
