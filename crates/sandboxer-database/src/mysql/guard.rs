@@ -77,8 +77,9 @@ impl Guard {
 
     /// A body that cannot be seen, or not be read, may do anything.
     fn add(&mut self, kind: ObjectKind, name: &str, label: &str, body: Option<&str>) {
-        let tokens = body.and_then(|body| tokens_of(body, Mode::default()).ok());
-        let dynamic = tokens.as_ref().is_none_or(|tokens| is_dynamic(tokens)) && kind != ObjectKind::View;
+        let seen = body.filter(|body| !body.is_empty());
+        let tokens = seen.and_then(|body| tokens_of(body, Mode::default()).ok());
+        let dynamic = tokens.as_ref().is_none_or(|tokens| kind != ObjectKind::View && is_dynamic(tokens));
         let what = match kind {
             ObjectKind::Trigger => "the trigger",
             ObjectKind::View => "the view",
@@ -197,6 +198,7 @@ mod tests {
         guard.add(ObjectKind::Routine, "outer_one", "outer_one", Some("call note()"));
         guard.add(ObjectKind::Routine, "dyn", "dyn", Some("prepare s from @a"));
         guard.add(ObjectKind::Routine, "hidden", "hidden", None);
+        guard.add(ObjectKind::View, "unseen", "unseen", Some(""));
         guard.add(ObjectKind::View, "v", "v", Some("select * from users"));
         guard.add(ObjectKind::View, "w", "w", Some("select note() from log"));
         guard
@@ -220,6 +222,7 @@ mod tests {
             "select * from w",
             "call dyn()",
             "call hidden()",
+            "delete from unseen",
             "set @a = note()",
             "insert into mysql.user values (1)",
             "insert into t select setval(s, 1)",

@@ -68,6 +68,8 @@ pub(super) struct Held {
     lock_timeout: Duration,
     /// How many bytes the server takes at once. It hangs up on those who send more.
     longest: usize,
+    /// Whether the user may see the triggers of the database; they are hidden from others.
+    sees_triggers: bool,
     conn: Option<Conn>,
     outside: Option<Conn>,
     lost: Option<String>,
@@ -83,6 +85,7 @@ impl Held {
             workspace: setup.workspace.clone(),
             lock_timeout: setup.options.lock_timeout,
             longest: 0,
+            sees_triggers: true,
             conn: None,
             outside: None,
             lost: None,
@@ -102,6 +105,7 @@ impl Held {
         let longest = conn.query_first("SELECT @@max_allowed_packet");
         self.longest =
             longest.map_err(|error| self.failed("beginning the transaction", &error))?.unwrap_or(0);
+        self.sees_triggers = sees_triggers(&mut conn, &self.server.location.database);
         (self.conn, self.xid, self.lost) = (Some(conn), xid, None);
         Ok(())
     }
@@ -219,6 +223,12 @@ impl Held {
         self.outside.as_mut().ok_or_else(|| errors::lost(&self.server, "there is no connection"))
     }
 
+    /// What its user should know of what cannot be made sure.
+    pub(super) fn notices(&self) -> Vec<String> {
+        let blind = "its user lacks the TRIGGER privilege: triggers that write to tables without transactions (MyISAM, Aria) cannot be seen, and what they write is real at once";
+        if self.sees_triggers { Vec::new() } else { vec![blind.to_owned()] }
+    }
+
     /// Refuses what is too long to be sent.
     pub(super) fn must_fit(&self, what: &str, bytes: usize) -> Result<()> {
         // A little is added to it on the way.
@@ -235,6 +245,18 @@ impl Held {
     pub(super) fn connection_id(&self) -> Option<u32> {
         self.conn.as_ref().map(Conn::connection_id)
     }
+}
+
+/// By a privilege on everything, or on the whole database.
+fn sees_triggers(conn: &mut Conn, database: &str) -> bool {
+    let grants: Vec<String> = conn.query("SHOW GRANTS").unwrap_or_default();
+    let scopes = [
+        "ON *.*".to_owned(),
+        format!("ON `{database}`.*"),
+        format!("ON `{}`.*", database.replace('_', "\\_")),
+    ];
+    let tells = |grant: &String| grant.contains("ALL PRIVILEGES") || grant.contains("TRIGGER");
+    grants.iter().any(|grant| tells(grant) && scopes.iter().any(|scope| grant.contains(scope)))
 }
 
 /// Both connections must show values alike.
