@@ -27,6 +27,8 @@ use crate::cli::{Outcome, exit};
 /// nor index change, and the work stays pending in the sandbox. With --plan all open sandboxes of the plan are committed as one: everything in
 /// all of them or nothing in any. Each is taken back by itself.
 #[derive(clap::Args)]
+#[command(override_usage = "sandbox commit [OPTIONS] <ID> [PATH]...
+       sandbox commit [OPTIONS] --plan <PLAN>")]
 #[command(after_help = "\
 Examples:
   sandbox commit try

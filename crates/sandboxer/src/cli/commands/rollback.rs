@@ -16,6 +16,8 @@ use crate::cli::{Outcome, exit};
 /// The original is not touched; the sandbox goes back to the state it was made from, or to its last commit. Hunks are
 /// thrown away only from files that are still as they were shown; otherwise nothing is, with exit code 3.
 #[derive(clap::Args)]
+#[command(override_usage = "sandbox rollback [OPTIONS] <ID> [PATH]...
+       sandbox rollback [OPTIONS] --plan <PLAN>")]
 #[command(after_help = "\
 Examples:
   sandbox rollback try
