@@ -6,5 +6,8 @@
 pub mod client;
 pub mod guard;
 pub mod held;
+pub mod lexer;
+pub mod proxy;
+pub mod statement;
 pub mod target;
 pub mod wire;
