@@ -15,6 +15,7 @@ mod engine_script;
 pub mod guard;
 pub mod held;
 pub mod lexer;
+pub mod proxy;
 pub mod rows;
 pub mod schema;
 mod schema_sql;
@@ -25,15 +26,21 @@ pub mod values;
 pub mod watchdog;
 pub mod wire;
 
+use sandboxer_core::Result;
+
 pub use engine::open;
 pub use settle::settle;
 
-/// Whose password is needed.
-pub fn account(location: &str, user: &str) -> sandboxer_core::Result<crate::credentials::Account> {
-    let target = target::Target::parse(location, user)?;
-    let host = match &target.host {
-        target::Host::Tcp(name) => name.clone(),
-        target::Host::Socket(_) => "localhost".to_owned(),
+use crate::credentials::Account;
+use target::{Host, Target};
+
+/// Whose password is needed at `location`; `user` is whom to be where it does not say.
+pub fn account(location: &str, user: &str) -> Result<Account> {
+    let Target { host, port, user, database } = Target::parse(location, user)?;
+    // What libpq calls a socket in its file of passwords.
+    let host = match host {
+        Host::Tcp(name) => name,
+        Host::Socket(_) => "localhost".to_owned(),
     };
-    Ok(crate::credentials::Account { kind: "postgres".to_owned(), host, port: target.port, database: target.database, user: target.user })
+    Ok(Account { kind: "postgres".to_owned(), host, port, database, user })
 }

@@ -24,6 +24,8 @@ pub struct Statement {
 pub enum Kind {
     /// `BEGIN`, `START TRANSACTION`.
     Begin {
+        /// What the client is told when it is done.
+        tag: &'static str,
         /// It may only read.
         read_only: bool,
     },
@@ -142,7 +144,10 @@ fn classified(sql: &[u8], piece: &Piece) -> Statement {
 fn kind_of(words: &[&str], tokens: &[Spanned]) -> Kind {
     let chain = || words.windows(2).any(|pair| pair == ["and", "chain"]);
     match words {
-        ["begin", ..] | ["start", "transaction", ..] => Kind::Begin { read_only: read_only(tokens) },
+        ["begin", ..] => Kind::Begin { tag: "BEGIN", read_only: read_only(tokens) },
+        ["start", "transaction", ..] => {
+            Kind::Begin { tag: "START TRANSACTION", read_only: read_only(tokens) }
+        }
         ["commit" | "end", ..] => Kind::Commit { chain: chain() },
         ["rollback" | "abort", rest @ ..] if rest.contains(&"to") => Kind::RollbackTo,
         ["rollback" | "abort", ..] => Kind::Rollback { chain: chain() },
@@ -158,6 +163,8 @@ fn kind_of(words: &[&str], tokens: &[Spanned]) -> Kind {
         ["discard", "plans"] | ["deallocate", "all"] | ["deallocate", "prepare", "all"] => {
             Kind::DeallocateAll
         }
+        ["declare", ..] => declared(tokens),
+        ["copy", ..] if has_word(tokens, "stdin") => Kind::CopyIn,
         [
             "do" | "call" | "create" | "alter" | "drop" | "grant" | "revoke" | "import" | "security"
             | "truncate" | "lock" | "cluster" | "reindex" | "refresh" | "comment",

@@ -12,9 +12,12 @@ fn set(name: &str) -> Kind {
 fn transaction_statements_are_found_in_every_spelling() {
     let (commit, rollback) = (Kind::Commit { chain: false }, Kind::Rollback { chain: false });
     for (sql, kind) in [
-        ("begin", Kind::Begin { read_only: false }),
-        ("BEGIN/**/WORK", Kind::Begin { read_only: false }),
-        ("start transaction isolation level serializable, read only", Kind::Begin { read_only: true }),
+        ("begin", Kind::Begin { tag: "BEGIN", read_only: false }),
+        ("BEGIN/**/WORK", Kind::Begin { tag: "BEGIN", read_only: false }),
+        (
+            "start transaction isolation level serializable, read only",
+            Kind::Begin { tag: "START TRANSACTION", read_only: true },
+        ),
         ("commit", commit.clone()),
         ("COMMIT TRANSACTION", commit.clone()),
         ("end work", commit.clone()),
