@@ -87,8 +87,8 @@ const FILLERS: [&str; 7] = ["table", "if", "exists", "not", "only", "concurrentl
 
 /// First words of statements that only read or write rows, and call what they call; all others are followed by a look at the locks.
 const PLAIN: [&str; 18] = [
-    "select", "insert", "update", "delete", "merge", "with", "values", "copy", "table", "explain", "fetch", "move",
-    "declare", "close", "set", "reset", "show", "execute",
+    "select", "insert", "update", "delete", "merge", "with", "values", "copy", "table", "explain", "fetch",
+    "move", "declare", "close", "set", "reset", "show", "execute",
 ];
 
 /// The strong lock that a statement says it takes, if any.
@@ -112,8 +112,12 @@ pub fn strong(statement: &str) -> Option<Strong> {
 
 /// `LOCK TABLE … IN ACCESS SHARE MODE`, as `pg_dump` does, and other modes that keep neither readers nor writers out.
 fn locks_weakly(words: &[Word]) -> bool {
-    const WEAK: [&[&str]; 4] =
-        [&["access", "share", "mode"], &["row", "share", "mode"], &["row", "exclusive", "mode"], &["share", "update", "exclusive", "mode"]];
+    const WEAK: [&[&str]; 4] = [
+        &["access", "share", "mode"],
+        &["row", "share", "mode"],
+        &["row", "exclusive", "mode"],
+        &["share", "update", "exclusive", "mode"],
+    ];
     let mode = words.iter().position(|word| word.is("in")).map(|place| &words[place + 1..]);
     mode.is_some_and(|mode| WEAK.iter().any(|weak| begins(mode, weak)))
 }
@@ -229,7 +233,12 @@ fn statement_name(statement: &str) -> String {
         return strong.name.to_owned();
     }
     let words = ddl_text::words(statement);
-    let count = if words.first().is_some_and(|word| word.is("create") || word.is("alter") || word.is("drop")) { 2 } else { 1 };
+    let count = if words.first().is_some_and(|word| word.is("create") || word.is("alter") || word.is("drop"))
+    {
+        2
+    } else {
+        1
+    };
     words.iter().take(count).map(|word| word.text.to_lowercase()).collect::<Vec<_>>().join(" ")
 }
 

@@ -45,9 +45,7 @@ impl Base {
 
     /// The condition, inside, that a row of a catalog or a table was written by the held transaction.
     pub fn written(&self, alias: &str) -> String {
-        format!(
-            "age({alias}.xmin) <= 0 AND txid_status(txid_current() - age({alias}.xmin)) = 'in progress'"
-        )
+        format!("age({alias}.xmin) <= 0 AND txid_status(txid_current() - age({alias}.xmin)) = 'in progress'")
     }
 
     /// The condition, outside, that a row may have been changed or locked by the held transaction.
@@ -271,7 +269,10 @@ impl Diff<'_> {
 
     fn count(&mut self, rows: usize, table: &Table) -> Result<()> {
         self.left = self.left.checked_sub(rows).ok_or_else(|| Error::Refused {
-            reason: format!("more rows differ than a difference may list; the last ones are of {}", table.full_name()),
+            reason: format!(
+                "more rows differ than a difference may list; the last ones are of {}",
+                table.full_name()
+            ),
             hint: Some("raise max_rows for this resource type".to_owned()),
         })?;
         Ok(())

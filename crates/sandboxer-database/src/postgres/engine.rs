@@ -7,15 +7,16 @@ use super::checkpoints::Checkpoints;
 use super::client::Connection;
 use super::ddl::Locks;
 use super::diff::{Base, rows_changed};
+use super::engine_commit;
 use super::engine_preflight::{Preflight, preflight};
 use super::engine_script as script;
 use super::held::{Held, Settings};
 use super::rows::{self, Session};
+use super::schema::{self, Definitions};
 use super::settle::Token;
 use super::target::Target;
 use super::values::set_text_forms;
 use super::watchdog::{Watchdog, Watched};
-use super::{engine_commit, schema};
 use crate::engine::{Changes, Engine, Executed, Page, Prepared, Setup, Status};
 
 /// How long the connection outside waits for a lock: what it cannot read soon, the held transaction has locked itself.
@@ -45,6 +46,8 @@ pub(super) struct Work {
     pub(super) locks: Locks,
     /// Whether something was run that the server cannot prepare, and would not tell.
     pub(super) notified: bool,
+    /// The definitions as they were when it began, where it may lock tables against everybody.
+    definitions: Option<Definitions>,
     outside: Option<Connection>,
 }
 
@@ -60,9 +63,12 @@ impl PostgresEngine {
         };
         let mut held = Held::begin(settings)?;
         let base = base(&mut held)?;
+        let mut outside = None;
+        let definitions = definitions(&mut outside, setup, &target, &base)?;
         let watchdog = Watchdog::start(&target, password, setup.options.block_limit)?;
         watchdog.watch(Some(Watched { pid: held.backend_pid(), xid: base.xid }));
-        let work = Work { base, checkpoints: Checkpoints::default(), locks: Locks::default(), notified: false, outside: None };
+        let (checkpoints, locks) = (Checkpoints::default(), Locks::default());
+        let work = Work { base, checkpoints, locks, notified: false, definitions, outside };
         Ok(Self { setup: setup.clone(), target, held, work, preflight, watchdog, prepared: None })
     }
 
@@ -96,6 +102,8 @@ impl PostgresEngine {
         self.work.notified = false;
         self.held.begin_again()?;
         self.work.base = base(&mut self.held)?;
+        let Work { base, outside, .. } = &mut self.work;
+        self.work.definitions = definitions(outside, &self.setup, &self.target, base)?;
         self.prepared = None;
         self.watchdog.watch(Some(Watched { pid: self.held.backend_pid(), xid: self.work.base.xid }));
         Ok(())
@@ -116,21 +124,36 @@ fn base(held: &mut Held) -> Result<Base> {
     Base::read(held, &hidden)
 }
 
-impl Work {
-    /// The connection outside, as others see the database.
-    fn outside<'a>(outside: &'a mut Option<Connection>, setup: &Setup, target: &Target) -> Result<&'a mut Connection> {
-        let alive = outside.take().and_then(|mut connection| connection.query("SELECT 1").ok().map(|_| connection));
-        let connection = match alive {
-            Some(connection) => connection,
-            None => {
-                let mut connection = Connection::connect(target, setup.password.as_deref())?;
-                connection.query(&set_text_forms("SET"))?;
-                connection.query(OUTSIDE_LOCK_TIMEOUT)?;
-                connection
-            }
-        };
-        Ok(outside.insert(connection))
+/// The connection outside, as others see the database.
+fn connected<'a>(
+    outside: &'a mut Option<Connection>,
+    setup: &Setup,
+    target: &Target,
+) -> Result<&'a mut Connection> {
+    let alive =
+        outside.take().and_then(|mut connection| connection.query("SELECT 1").ok().map(|_| connection));
+    let connection = match alive {
+        Some(connection) => connection,
+        None => {
+            let mut connection = Connection::connect(target, setup.password.as_deref())?;
+            connection.query(&set_text_forms("SET"))?;
+            connection.query(OUTSIDE_LOCK_TIMEOUT)?;
+            connection
+        }
+    };
+    Ok(outside.insert(connection))
+}
+
+fn definitions(
+    outside: &mut Option<Connection>,
+    setup: &Setup,
+    target: &Target,
+    base: &Base,
+) -> Result<Option<Definitions>> {
+    if setup.options.allow_ddl.is_empty() {
+        return Ok(None);
     }
+    Definitions::read(connected(outside, setup, target)?, &base.hidden_schema).map(Some)
 }
 
 impl Engine for PostgresEngine {
@@ -186,8 +209,9 @@ impl Engine for PostgresEngine {
     fn changes(&mut self) -> Result<Changes> {
         let (setup, target) = (self.setup.clone(), self.target.clone());
         self.look(|held, work| {
-            let outside = Work::outside(&mut work.outside, &setup, &target)?;
-            compare(held, outside, &work.base, setup.options.max_rows)
+            let outside = connected(&mut work.outside, &setup, &target)?;
+            let known = work.definitions.as_ref();
+            compare(held, outside, &work.base, known, setup.options.max_rows)
         })
     }
 
@@ -234,10 +258,17 @@ impl Engine for PostgresEngine {
     }
 }
 
-fn compare(inside: &mut dyn Session, outside: &mut dyn Session, base: &Base, max_rows: usize) -> Result<Changes> {
-    let changed = rows_changed(inside, outside, base, max_rows)?;
-    let schema = schema::changed(inside, outside, base)?;
-    Ok(Changes { rows: changed.rows, schema, notices: changed.notices })
+fn compare(
+    inside: &mut dyn Session,
+    outside: &mut dyn Session,
+    base: &Base,
+    known: Option<&Definitions>,
+    max_rows: usize,
+) -> Result<Changes> {
+    let rows = rows_changed(inside, outside, base, max_rows)?;
+    let schema = schema::changed(inside, outside, base, known)?;
+    let notices = [rows.notices, schema.notices].concat();
+    Ok(Changes { rows: rows.rows, schema: schema.changes, notices })
 }
 
 #[cfg(test)]

@@ -94,18 +94,24 @@ pub fn prepare(engine: &mut PostgresEngine, operation: &str) -> Result<Prepared>
 fn name(workspace: &str, operation: &str) -> Result<String> {
     let name = format!("sandboxer_{workspace}_{operation}");
     if name.len() > LONGEST_NAME {
-        return Err(Error::usage(format!("{name:?} is longer than PostgreSQL lets a prepared transaction be called")));
+        return Err(Error::usage(format!(
+            "{name:?} is longer than PostgreSQL lets a prepared transaction be called"
+        )));
     }
     Ok(name)
 }
 
 fn unpreparable(engine: &mut PostgresEngine) -> Result<Option<String>> {
     if !engine.preflight.prepares {
-        return Ok(Some("the server keeps no prepared transactions (max_prepared_transactions = 0)".to_owned()));
+        return Ok(Some(
+            "the server keeps no prepared transactions (max_prepared_transactions = 0)".to_owned(),
+        ));
     }
     if engine.held.hidden_schema().is_none() {
         let user = &engine.target.user;
-        return Ok(Some(format!("{user} may not create schemas, so the sandbox guards it with a temporary object")));
+        return Ok(Some(format!(
+            "{user} may not create schemas, so the sandbox guards it with a temporary object"
+        )));
     }
     if engine.work.notified {
         return Ok(Some("PostgreSQL cannot prepare it: NOTIFY or LISTEN was used in it".to_owned()));

@@ -45,7 +45,8 @@ pub fn execute(held: &mut Held, script: &str, options: &Options, locks: &mut Loc
     let mut executed = Executed::default();
     for statement in pieces(script)? {
         executed.statements += 1;
-        let rows = run(held, statement, options, locks).map_err(|e| name_statement(e, executed.statements, statement))?;
+        let rows = run(held, statement, options, locks)
+            .map_err(|e| name_statement(e, executed.statements, statement))?;
         executed.rows += touched(&rows.tag);
     }
     // What a script sets is its own.
@@ -92,12 +93,18 @@ fn pieces(sql: &str) -> Result<Vec<&str>> {
         let text = sql.get(statement.range).unwrap_or_default();
         match statement.kind {
             Kind::Refused(refusal) => {
-                return Err(Error::Refused { reason: refusal.message, hint: refusal.hint.map(ToOwned::to_owned) });
+                return Err(Error::Refused {
+                    reason: refusal.message,
+                    hint: refusal.hint.map(ToOwned::to_owned),
+                });
             }
             Kind::Other | Kind::Definition | Kind::Set { .. } | Kind::ResetAll => pieces.push(text),
             _ => {
                 return Err(Error::Refused {
-                    reason: format!("{:?} is not for scripts: a script is one unit, all of it or nothing", short(text)),
+                    reason: format!(
+                        "{:?} is not for scripts: a script is one unit, all of it or nothing",
+                        short(text)
+                    ),
                     hint: Some("leave BEGIN, COMMIT and the like out".to_owned()),
                 });
             }
@@ -117,7 +124,9 @@ fn name_statement(error: Error, number: usize, statement: &str) -> Error {
             let message = format!("statement {number} ({}): {message}", short(statement));
             Error::Database { database, message, code }
         }
-        Error::Refused { reason, hint } => Error::Refused { reason: format!("statement {number}: {reason}"), hint },
+        Error::Refused { reason, hint } => {
+            Error::Refused { reason: format!("statement {number}: {reason}"), hint }
+        }
         other => other,
     }
 }
