@@ -3,7 +3,7 @@
 use sandboxer_core::{Error, Result};
 
 use super::client::Connection;
-use super::engine::PostgresEngine;
+use super::engine::{Inner, PostgresEngine};
 use super::held::Held;
 use super::settle::{Token, settle_on};
 use crate::engine::{Outcome, Prepared};
@@ -29,11 +29,13 @@ const UNPREPARABLE: &str = "SELECT 'temporary objects were used in it' WHERE pg_
 /// Makes everything real, and begins anew. The number of the transaction is on disk before, so that a crash leaves no doubt.
 pub fn commit(engine: &mut PostgresEngine, operation: &str) -> Result<()> {
     engine.usable()?;
-    ready(&mut engine.held)?;
-    let token = Token { operation: operation.to_owned(), xid: engine.work.base.xid, gid: None };
-    token.note(&engine.setup.dir)?;
-    commit_held(engine, &token)?;
-    engine.begin_again()
+    engine.turn(|held, inner| {
+        ready(held)?;
+        let token = Token { operation: operation.to_owned(), xid: inner.base.xid, gid: None };
+        token.note(&inner.setup.dir)?;
+        commit_held(held, inner, &token)?;
+        inner.begin_again(held)
+    })
 }
 
 /// What is certain to fail at commit fails here, and leaves everything as it was.
@@ -48,46 +50,45 @@ fn ready(held: &mut Held) -> Result<()> {
     })
 }
 
-fn commit_held(engine: &mut PostgresEngine, token: &Token) -> Result<()> {
-    engine.watchdog.watch(None);
-    let Err(error) = engine.held.commit() else { return Ok(()) };
+fn commit_held(held: &mut Held, inner: &Inner, token: &Token) -> Result<()> {
+    inner.watchdog.watch(None);
+    let Err(error) = held.commit() else { return Ok(()) };
     // The answer may have been lost, and not the commit.
-    let mut connection = connect(engine)?;
-    match settle_on(&mut connection, token, None)? {
+    match settle_on(&mut connect(inner)?, token, None)? {
         Outcome::Committed => Ok(()),
         Outcome::Aborted => Err(error),
-        Outcome::Waiting => Err(undecided(engine)),
+        Outcome::Waiting => Err(says(inner, "the server has not decided yet whether it was committed; ask again")),
     }
 }
 
-fn undecided(engine: &PostgresEngine) -> Error {
-    Error::Database {
-        database: engine.target.to_string(),
-        message: "the server has not decided yet whether it was committed; ask again".to_owned(),
-        code: None,
-    }
+fn says(inner: &Inner, message: &str) -> Error {
+    Error::Database { database: inner.target.to_string(), message: message.to_owned(), code: None }
 }
 
-fn connect(engine: &PostgresEngine) -> Result<Connection> {
-    Connection::connect(&engine.target, engine.setup.password.as_deref())
+fn connect(inner: &Inner) -> Result<Connection> {
+    Connection::connect(&inner.target, inner.setup.password.as_deref())
 }
 
-/// Prepares it on the server; where that cannot be, says why, and keeps it for the decision.
+/// Prepares it on the server; where that cannot be, says why, and keeps it for the decision. No client gets in from here on.
 pub fn prepare(engine: &mut PostgresEngine, operation: &str) -> Result<Prepared> {
     engine.usable()?;
-    ready(&mut engine.held)?;
-    let mut token = Token { operation: operation.to_owned(), xid: engine.work.base.xid, gid: None };
-    if let Some(reason) = unpreparable(engine)? {
-        token.note(&engine.setup.dir)?;
-        engine.prepared = Some(token.clone());
+    let prepared = engine.turn(|held, inner| prepare_held(held, inner, operation))?;
+    engine.prepared = Some(Token::of(&prepared)?);
+    Ok(prepared)
+}
+
+fn prepare_held(held: &mut Held, inner: &mut Inner, operation: &str) -> Result<Prepared> {
+    ready(held)?;
+    let mut token = Token { operation: operation.to_owned(), xid: inner.base.xid, gid: None };
+    if let Some(reason) = unpreparable(held, inner)? {
+        token.note(&inner.setup.dir)?;
         return Ok(Prepared::AtDecision { reason, token: token.to_value() });
     }
-    let gid = name(&engine.setup.workspace, operation)?;
+    let gid = name(&inner.setup.workspace, operation)?;
     token.gid = Some(gid.clone());
-    token.note(&engine.setup.dir)?;
-    engine.watchdog.watch(None);
-    engine.held.prepare(&gid)?;
-    engine.prepared = Some(token.clone());
+    token.note(&inner.setup.dir)?;
+    inner.watchdog.watch(None);
+    held.prepare(&gid)?;
     Ok(Prepared::Durable(token.to_value()))
 }
 
@@ -101,61 +102,65 @@ fn name(workspace: &str, operation: &str) -> Result<String> {
     Ok(name)
 }
 
-fn unpreparable(engine: &mut PostgresEngine) -> Result<Option<String>> {
-    if !engine.preflight.prepares {
+fn unpreparable(held: &mut Held, inner: &Inner) -> Result<Option<String>> {
+    if !inner.preflight.prepares {
         return Ok(Some(
             "the server keeps no prepared transactions (max_prepared_transactions = 0)".to_owned(),
         ));
     }
-    if engine.held.hidden_schema().is_none() {
-        let user = &engine.target.user;
-        return Ok(Some(format!(
-            "{user} may not create schemas, so the sandbox guards it with a temporary object"
-        )));
+    if held.hidden_schema().is_none() {
+        let user = &inner.target.user;
+        return Ok(Some(format!("{user} may not create schemas, so the sandbox guards it with a temporary object")));
     }
-    if engine.work.notified {
+    if inner.notified {
         return Ok(Some("PostgreSQL cannot prepare it: NOTIFY or LISTEN was used in it".to_owned()));
     }
-    let reasons = engine.held.query(UNPREPARABLE)?;
+    let reasons = held.query(UNPREPARABLE)?;
     Ok(reasons.single().map(|reason| format!("PostgreSQL cannot prepare it: {reason}")))
 }
 
 /// Makes real what was prepared, and begins anew.
 pub fn finish(engine: &mut PostgresEngine, prepared: &Prepared) -> Result<()> {
     let token = Token::of(prepared)?;
-    if token.gid.is_none() && engine.prepared.as_ref() == Some(&token) {
-        commit_held(engine, &token)?;
-        return engine.begin_again();
+    let ours = engine.prepared.as_ref() == Some(&token);
+    if token.gid.is_none() && ours {
+        engine.turn(|held, inner| {
+            commit_held(held, inner, &token)?;
+            inner.begin_again(held)
+        })?;
+        engine.prepared = None;
+        return Ok(());
     }
-    let mut connection = connect(engine)?;
-    match settle_on(&mut connection, &token, Some(true))? {
-        Outcome::Committed if engine.prepared.is_some() => engine.begin_again(),
+    match settle_on(&mut connect(&engine.inner)?, &token, Some(true))? {
+        Outcome::Committed if ours => anew(engine),
         Outcome::Committed => Ok(()),
-        Outcome::Waiting => Err(undecided(engine)),
-        Outcome::Aborted => Err(Error::Database {
-            database: engine.target.to_string(),
-            message: format!("what was prepared as {:?} was rolled back by somebody", token.operation),
-            code: None,
-        }),
+        Outcome::Waiting => Err(says(&engine.inner, "the server has not decided yet whether it was committed; ask again")),
+        Outcome::Aborted => {
+            let message = format!("what was prepared as {:?} was rolled back by somebody", token.operation);
+            Err(says(&engine.inner, &message))
+        }
     }
 }
 
 /// Forgets what was prepared; whether the work is still there.
 pub fn abort(engine: &mut PostgresEngine, prepared: &Prepared) -> Result<bool> {
     let token = Token::of(prepared)?;
-    if token.gid.is_none() && engine.prepared.as_ref() == Some(&token) {
-        engine.prepared = None;
-        return Ok(engine.held.lost().is_none());
-    }
-    let mut connection = connect(engine)?;
     let ours = engine.prepared.as_ref() == Some(&token);
-    match settle_on(&mut connection, &token, Some(false))? {
-        Outcome::Committed => Err(Error::Database {
-            database: engine.target.to_string(),
-            message: format!("what was prepared as {:?} is committed already", token.operation),
-            code: None,
-        }),
-        _ if ours => engine.begin_again().map(|()| false),
+    if token.gid.is_none() && ours {
+        engine.prepared = None;
+        return engine.turn(|held, _| Ok(held.lost().is_none()));
+    }
+    match settle_on(&mut connect(&engine.inner)?, &token, Some(false))? {
+        Outcome::Committed => {
+            Err(says(&engine.inner, &format!("what was prepared as {:?} is committed already", token.operation)))
+        }
+        _ if ours => anew(engine).map(|()| false),
         _ => Ok(false),
     }
+}
+
+fn anew(engine: &mut PostgresEngine) -> Result<()> {
+    engine.turn(|held, inner| inner.begin_again(held))?;
+    engine.prepared = None;
+    Ok(())
 }

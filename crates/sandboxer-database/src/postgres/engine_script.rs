@@ -66,6 +66,13 @@ fn run(held: &mut Held, statement: &str, options: &Options, locks: &mut Locks) -
     Ok(rows)
 }
 
+/// What the proxy asks before it sends a definition for a client.
+pub fn gate(held: &mut Held, statement: &str, options: &Options) -> Result<(), (String, String)> {
+    let mut older = |name: &str| held.ask_inside(&ddl::older_query(name)).map_or(true, |rows| rows.single() == Some("t"));
+    ddl::check(statement, options, &mut older)
+        .map_err(|refusal| (refusal.sqlstate.to_owned(), format!("{}; {}", refusal.message, refusal.hint)))
+}
+
 fn checked(held: &mut Held, statement: &str, options: &Options) -> Result<()> {
     let mut failed = None;
     let mut older = |name: &str| match held.query(&ddl::older_query(name)) {

@@ -133,7 +133,7 @@ fn a_query_changes_nothing_and_a_script_is_all_or_nothing() {
         assert!(engine.execute(escape).is_err(), "{escape}");
     }
     assert!(engine.query("select 1; select 2").is_err());
-    assert_eq!(engine.status(), Status::Held { notices: engine.preflight.notices.clone() });
+    assert_eq!(engine.status(), Status::Held { notices: engine.inner.preflight.notices.clone() });
     assert_eq!(world.sql("select count(*) from log"), "0");
 }
 
@@ -282,7 +282,7 @@ fn a_lost_session_says_so_and_leaks_nothing() {
     let world = world_on(&server, Options::default());
     let mut engine = world.open();
     engine.execute("insert into users values (10)").unwrap();
-    world.sql(&format!("select pg_terminate_backend({})", engine.held.backend_pid()));
+    world.sql(&format!("select pg_terminate_backend({})", engine.proxy.with_session(Duration::ZERO, |held| Ok(held.backend_pid())).unwrap()));
     until("it is lost", || matches!(engine.status(), Status::Lost { .. }));
     for result in [engine.execute("select 1").err(), engine.commit("x").err(), engine.changes().err()] {
         assert!(result.unwrap().to_string().contains("lost"));

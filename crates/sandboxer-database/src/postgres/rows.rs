@@ -8,7 +8,7 @@ use super::values::{from_json, from_key, ident, literal, to_json};
 use crate::engine::{Page, key_parts};
 
 /// Where SQL can be asked: the held session in its turn, or a connection of our own.
-pub trait Session {
+pub trait Session: Send {
     /// Runs one statement (or several, of which the last one's rows are given).
     fn query(&mut self, sql: &str) -> Result<Rows>;
 }
