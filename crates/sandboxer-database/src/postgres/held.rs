@@ -7,6 +7,7 @@ use sandboxer_core::{Error, Result};
 use super::client::{Canceller, Connection, Failure, Rows};
 use super::guard::Guard;
 use super::target::Target;
+use super::wire;
 
 /// Which of the defences against an end of the transaction are up. All are, but in tests of one of them.
 #[derive(Clone, Copy, Debug)]
@@ -46,14 +47,44 @@ impl Settings {
     }
 }
 
-/// What is still to be done in the session before anything else is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Pending {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// The savepoint of a unit that succeeded is still there.
-    Release,
+/// What is still to be sent before anything else is, and its answers to be passed over.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    messages: Vec<u8>,
+    readies: usize,
+    sql: String,
+}
+
+impl Pending {
+    /// Messages of the extended protocol, without a `Sync`.
+    pub fn push_messages(&mut self, messages: &[u8]) {
+        self.close_sql();
+        self.messages.extend_from_slice(messages);
+        wire::put(&mut self.messages, b'S', |_| {});
+        self.readies += 1;
+    }
+
+    /// A statement.
+    pub fn push_sql(&mut self, sql: &str) {
+        let separator = if self.sql.is_empty() { "" } else { ";" };
+        self.sql += separator;
+        self.sql += sql;
+    }
+
+    /// What is sent after it does not share its fate.
+    pub fn close_sql(&mut self) {
+        let sql = std::mem::take(&mut self.sql);
+        if !sql.is_empty() {
+            wire::put_query(&mut self.messages, sql);
+            self.readies += 1;
+        }
+    }
+
+    /// All of it, and how often the server will be ready.
+    pub fn take(&mut self) -> (Vec<u8>, usize) {
+        self.close_sql();
+        (std::mem::take(&mut self.messages), std::mem::take(&mut self.readies))
+    }
 }
 
 /// The savepoint that stands for a client's transaction, or for one autocommit unit.
@@ -67,7 +98,7 @@ pub struct Held {
     guard: Option<Guard>,
     lost: Option<String>,
     generation: u64,
-    depth: usize,
+    pub(crate) depth: usize,
     pub(crate) pending: Pending,
     /// Whose settings the session has: a client of the proxy.
     pub(crate) owner: Option<u64>,
@@ -84,7 +115,7 @@ impl Held {
             lost: None,
             generation: 0,
             depth: 0,
-            pending: Pending::Nothing,
+            pending: Pending::default(),
             owner: None,
         };
         held.start()?;
@@ -103,7 +134,7 @@ impl Held {
     }
 
     fn start(&mut self) -> Result<()> {
-        (self.pending, self.owner, self.depth) = (Pending::Nothing, None, 0);
+        (self.pending, self.owner, self.depth) = (Pending::default(), None, 0);
         self.guard = None;
         self.connection.query("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")?;
         if self.settings.defences.guard {
@@ -201,6 +232,10 @@ impl Held {
     /// Whether the guard is as it was armed; where it is not, everything is lost.
     pub fn verify(&mut self) -> Result<()> {
         self.query("SELECT 1")?;
+        self.verify_guard()
+    }
+
+    fn verify_guard(&mut self) -> Result<()> {
         let Some(guard) = self.guard.take() else { return Ok(()) };
         let intact = guard.intact(&mut self.connection);
         self.guard = Some(guard);
@@ -223,10 +258,18 @@ impl Held {
     /// Does what is pending.
     pub(crate) fn settle(&mut self) -> Result<()> {
         self.held()?;
-        match std::mem::take(&mut self.pending) {
-            Pending::Nothing => Ok(()),
-            Pending::Release => self.ask(&format!("RELEASE SAVEPOINT {UNIT}")).map(drop),
+        let (messages, readies) = self.pending.take();
+        if readies > 0 {
+            let sent = self.connection.send(&messages);
+            self.attempt(sent)?;
         }
+        for _ in 0..readies {
+            let answer = self.connection.answer();
+            let answer = self.attempt(answer);
+            self.check()?;
+            answer?;
+        }
+        Ok(())
     }
 
     /// An error where it is lost.
@@ -245,16 +288,6 @@ impl Held {
         }
     }
 
-    /// A backend in no transaction has lost what was held, whatever savepoints there were.
-    pub(crate) fn check_inside(&mut self) -> Result<()> {
-        match self.connection.status() {
-            b'I' if self.settings.defences.status => {
-                Err(self.lose("the held transaction was ended by somebody; the session was cut off at once"))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Gives it up: the session is closed, and the server rolls back.
     pub(crate) fn lose(&mut self, reason: &str) -> Error {
         self.connection.shutdown();
@@ -269,6 +302,27 @@ impl Held {
         let answer = self.attempt(answer);
         self.check()?;
         answer
+    }
+
+    /// Runs SQL as it is, in a savepoint of its own and with the settings that the session has.
+    pub fn ask_inside(&mut self, sql: &str) -> Result<Rows> {
+        self.settle()?;
+        self.depth += 1;
+        let answer = self.ask(&format!("SAVEPOINT sandboxer_work; {sql}; RELEASE SAVEPOINT sandboxer_work"));
+        let undone = match (&answer, self.lost.is_none()) {
+            (Err(_), true) => {
+                self.ask("ROLLBACK TO SAVEPOINT sandboxer_work; RELEASE SAVEPOINT sandboxer_work").map(drop)
+            }
+            _ => Ok(()),
+        };
+        self.depth -= 1;
+        undone.and(answer)
+    }
+
+    /// The same as [`Held::verify`] in a client's unit, with its settings.
+    pub(crate) fn verify_inside(&mut self) -> Result<()> {
+        self.settle()?;
+        self.verify_guard()
     }
 
     /// Takes note of a connection that is lost.

@@ -15,6 +15,7 @@ mod engine_script;
 pub mod guard;
 pub mod held;
 pub mod lexer;
+pub mod proxy;
 pub mod rows;
 pub mod schema;
 mod schema_sql;

@@ -1,0 +1,314 @@
+//! What looks like a PostgreSQL server, and is the one session that holds a sandbox's transaction.
+//!
+//! Each client has a thread. Its transactions, and each of its statements outside of one, are a savepoint of the held transaction.
+//! The session is one client's at a time ([`turn`]), from the first statement of a transaction to its end; on a change of client the
+//! settings change, too ([`settings`]). Statements that concern transactions never reach the server: [`control`] does them.
+
+mod client;
+mod control;
+mod extended;
+mod relay;
+mod reply;
+mod scram;
+mod session;
+mod settings;
+mod startup;
+mod turn;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use sandboxer_core::{Error, Result};
+use ulid::Ulid;
+
+use super::client::Canceller;
+use super::held::{Defences, Held};
+use super::statement::Statement;
+use super::wire::Stream;
+use client::Client;
+use reply::Said;
+use scram::Verifier;
+use session::Constraints;
+use settings::Settings;
+use turn::Turn;
+
+/// The name of the socket in its directory, which programs find by the port.
+const SOCKET: &str = ".s.PGSQL.5432";
+
+/// The user that clients log in as. Whoever they say they are, the role is the held session's.
+const USER: &str = "sandbox";
+
+/// The turn of whoever is no client.
+const ENGINE: u64 = 0;
+
+/// Looks at a statement that defines something, in the client's own settings and inside its unit ([`Held::ask_inside`]), before it
+/// runs. The error is what the client is told, with its SQLSTATE.
+pub type Gate = Arc<dyn Fn(&mut Held, &str) -> std::result::Result<(), (String, String)> + Send + Sync>;
+
+/// How a proxy treats its clients.
+#[derive(Clone)]
+pub struct Options {
+    /// How long a client waits for another client's transaction.
+    pub turn_timeout: Duration,
+    /// How many there may be at once.
+    pub clients: usize,
+    /// May refuse statements.
+    pub gate: Option<Gate>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { turn_timeout: Duration::from_secs(10), clients: 100, gate: None }
+    }
+}
+
+/// A running proxy; dropped, it is stopped.
+#[must_use = "the proxy is stopped when this is dropped"]
+pub struct Proxy {
+    shared: Arc<Shared>,
+    dir: PathBuf,
+    port: u16,
+    password: String,
+    wake: UnixStream,
+    listening: Option<JoinHandle<()>>,
+}
+
+/// What all clients have in common.
+pub(crate) struct Shared {
+    held: Arc<Mutex<Held>>,
+    options: Options,
+    verifier: Verifier,
+    database: String,
+    defences: Defences,
+    parameters: BTreeMap<String, String>,
+    turn: Turn,
+    settings: Mutex<HashMap<u64, Settings>>,
+    /// Which client has which key for cancelling.
+    keys: Mutex<HashMap<(i32, i32), u64>>,
+    /// Whose statement runs: only that client may cancel it.
+    running: Mutex<Option<u64>>,
+    canceller: Mutex<Canceller>,
+    /// Messages that close what clients left behind.
+    garbage: Mutex<Vec<u8>>,
+    /// Constraints that can be deferred, as far as they are known.
+    constraints: Mutex<Option<Arc<Constraints>>>,
+    streams: Mutex<HashMap<u64, Stream>>,
+    stopping: AtomicBool,
+    ids: AtomicU64,
+}
+
+impl Proxy {
+    /// Listens in `dir` and on a loopback port of its own, with a password of its own.
+    pub fn start(held: Arc<Mutex<Held>>, dir: &Path, options: Options) -> Result<Self> {
+        let socket = dir.join(SOCKET);
+        let failed = |error| Error::io("listen on", &socket, error);
+        let _ = fs::remove_file(&socket);
+        let unix = UnixListener::bind(&socket).map_err(failed)?;
+        fs::set_permissions(&socket, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let tcp = TcpListener::bind(("127.0.0.1", 0)).map_err(failed)?;
+        let port = tcp.local_addr().map_err(failed)?.port();
+        let (wake, woken) = UnixStream::pair().map_err(failed)?;
+        let password = format!("{}{}", Ulid::generate(), Ulid::generate()).to_lowercase();
+        let shared = Arc::new(Shared::new(held, options, &password));
+        let listener = Listener { shared: shared.clone(), unix, tcp, woken };
+        let listening = Some(thread::spawn(move || listener.run()));
+        Ok(Self { shared, dir: dir.to_path_buf(), port, password, wake, listening })
+    }
+
+    /// A complete URL for programs on this machine.
+    pub fn url(&self) -> String {
+        let Self { port, password, .. } = self;
+        format!(
+            "postgres://{USER}:{password}@127.0.0.1:{port}/{}",
+            crate::engine::encode(&self.shared.database)
+        )
+    }
+
+    /// The directory of the socket.
+    pub fn socket_dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// As whom programs log in.
+    pub fn user(&self) -> &'static str {
+        USER
+    }
+
+    /// With which password.
+    pub fn password(&self) -> &str {
+        &self.password
+    }
+
+    /// Does something with the session between the transactions of clients, after waiting for its turn for at most `patience`.
+    pub fn with_session<T>(
+        &self,
+        patience: Duration,
+        work: impl FnOnce(&mut Held) -> Result<T>,
+    ) -> Result<T> {
+        let shared = &self.shared;
+        shared.turn.take(ENGINE, "the sandbox itself", patience).map_err(|holder| Error::Busy {
+            path: self.dir.join(SOCKET),
+            holder: holder.map(|holder| format!("{} has a transaction open", holder.name)),
+        })?;
+        let result = {
+            let mut held = shared.lock_held();
+            if held.lost().is_none() {
+                // What the last client set is its own, and set again when it is back.
+                let _ = shared.save_settings(&mut held);
+            }
+            let result = work(&mut held);
+            *locked(&shared.canceller) = held.canceller();
+            *locked(&shared.constraints) = None;
+            result
+        };
+        shared.turn.give(ENGINE);
+        result
+    }
+
+    /// Who has a transaction open, or a statement running.
+    pub fn holder(&self) -> Option<String> {
+        self.shared.turn.holder().map(|holder| holder.name)
+    }
+
+    /// Sends all clients away and listens no more. The session stays.
+    pub fn stop(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        self.wake.shutdown(std::net::Shutdown::Both).unwrap_or_default();
+        if let Some(listening) = self.listening.take() {
+            let _ = listening.join();
+        }
+        let _ = fs::remove_file(self.dir.join(SOCKET));
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn new(held: Arc<Mutex<Held>>, options: Options, password: &str) -> Self {
+        let mut session = held.lock().unwrap_or_else(PoisonError::into_inner);
+        let parameters = session.connection().parameters().clone();
+        let (canceller, database) = (session.canceller(), session.target().database.clone());
+        let defences = session.defences();
+        drop(session);
+        Self {
+            held,
+            options,
+            verifier: Verifier::new(password),
+            database,
+            defences,
+            parameters,
+            turn: Turn::default(),
+            settings: Mutex::default(),
+            keys: Mutex::default(),
+            running: Mutex::default(),
+            canceller: Mutex::new(canceller),
+            garbage: Mutex::default(),
+            constraints: Mutex::default(),
+            streams: Mutex::default(),
+            stopping: AtomicBool::new(false),
+            ids: AtomicU64::new(ENGINE + 1),
+        }
+    }
+
+    fn lock_held(&self) -> MutexGuard<'_, Held> {
+        locked(&self.held)
+    }
+
+    /// Cancels the statement of whoever has this key, if it is the one that runs.
+    fn cancel(&self, key: (i32, i32)) {
+        let Some(id) = locked(&self.keys).get(&key).copied() else { return };
+        // Whoever runs it cannot end it meanwhile, so no other statement is hit.
+        let running = locked(&self.running);
+        if *running == Some(id) {
+            let canceller = locked(&self.canceller).clone();
+            let _ = canceller.cancel();
+        }
+    }
+
+    /// Whether a statement may run, by the gate.
+    fn gate(&self, held: &mut Held, sql: &[u8], statement: &Statement) -> Option<Said> {
+        let gate = self.options.gate.as_ref()?;
+        let text = String::from_utf8_lossy(&sql[statement.range.clone()]);
+        gate(held, &text).err().map(|(code, message)| Said::new(&code, message))
+    }
+}
+
+/// Nobody leaves what is locked half done: a panic in one thread does not make it unusable for the others.
+fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Accepts clients.
+struct Listener {
+    shared: Arc<Shared>,
+    unix: UnixListener,
+    tcp: TcpListener,
+    woken: UnixStream,
+}
+
+impl Listener {
+    fn run(self) {
+        let mut clients: Vec<JoinHandle<()>> = Vec::new();
+        while !self.shared.stopping.load(Ordering::SeqCst) {
+            if let Some(stream) = self.accept() {
+                clients.retain(|client| !client.is_finished());
+                clients.push(self.serve(stream, clients.len()));
+            }
+        }
+        self.shared.turn.stop();
+        for stream in locked(&self.shared.streams).values() {
+            stream.shutdown();
+        }
+        clients.into_iter().for_each(|client| drop(client.join()));
+    }
+
+    fn accept(&self) -> Option<Stream> {
+        let mut polled = [self.unix.as_fd(), self.tcp.as_fd(), self.woken.as_fd()]
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        poll(&mut polled, None).ok()?;
+        let ready = polled.map(|fd| !fd.revents().is_empty());
+        if ready[0] {
+            return self.unix.accept().ok().map(|(stream, _)| Stream::Unix(stream));
+        }
+        let (stream, _) = ready[1].then(|| self.tcp.accept().ok()).flatten()?;
+        stream.set_nodelay(true).ok()?;
+        Some(Stream::Tcp(stream))
+    }
+
+    fn serve(&self, stream: Stream, others: usize) -> JoinHandle<()> {
+        let shared = self.shared.clone();
+        let id = shared.ids.fetch_add(1, Ordering::SeqCst);
+        if let Ok(clone) = stream.try_clone() {
+            locked(&shared.streams).insert(id, clone);
+        }
+        thread::spawn(move || {
+            if let Some(started) = startup::handshake(&shared, stream, others) {
+                Client::new(shared.clone(), id, started).serve();
+            }
+            locked(&shared.streams).remove(&id);
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/mod.rs"]
+mod tests;

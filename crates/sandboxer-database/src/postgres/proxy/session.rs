@@ -1,0 +1,226 @@
+//! A client's time with the session: taking its turn, the savepoint, and what is done at the end of either.
+
+use super::super::client::{Failure, PgError};
+use super::super::held::{Held, UNIT};
+use super::super::wire;
+use super::client::{Client, End, State, lost};
+use super::extended::Prepared;
+use super::reply::Said;
+use super::{Shared, locked};
+
+/// The constraints that can be deferred, as lists for `SET CONSTRAINTS`; empty where there are none.
+#[derive(Debug, Default)]
+pub(super) struct Constraints {
+    /// All of them.
+    pub all: String,
+    /// Those that are deferred from the beginning.
+    pub deferred: String,
+}
+
+const CONSTRAINTS: &str = r"
+    SELECT pg_catalog.format('%I.%I', n.nspname, c.conname), pg_catalog.bool_or(c.condeferred)
+    FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid = c.connamespace
+    WHERE n.nspname NOT LIKE 'sandboxer\_guard\_%' AND c.conname <> 'sandboxer_guard'
+    AND pg_catalog.has_schema_privilege(n.oid, 'usage')
+    GROUP BY n.nspname, c.conname HAVING pg_catalog.bool_and(c.condeferrable)";
+
+impl Shared {
+    /// Asks for them where they are not known. Only inside a unit: it may fail.
+    fn constraints(&self, held: &mut Held) -> Result<std::sync::Arc<Constraints>, End> {
+        if let Some(known) = locked(&self.constraints).clone() {
+            return Ok(known);
+        }
+        let rows = held.ask_inside(CONSTRAINTS).map_err(|error| lost(&error))?;
+        let names = |deferred_only: bool| {
+            let rows = rows.rows.iter().filter(|row| !deferred_only || row[1].as_deref() == Some("t"));
+            rows.filter_map(|row| row[0].clone()).collect::<Vec<_>>().join(", ")
+        };
+        let found = std::sync::Arc::new(Constraints { all: names(false), deferred: names(true) });
+        *locked(&self.constraints) = Some(found.clone());
+        Ok(found)
+    }
+}
+
+impl Client {
+    /// Takes the turn and begins a unit; `false` where the client was told why not.
+    pub fn enter(&mut self) -> Result<bool, End> {
+        if self.unit {
+            return Ok(true);
+        }
+        let shared = self.shared.clone();
+        if let Err(holder) = shared.turn.take(self.id, self.name(), shared.options.turn_timeout) {
+            let who = holder.map_or("the sandbox is being stopped".to_owned(), |holder| {
+                format!(
+                    "{} has had a transaction open for {} s",
+                    holder.name,
+                    holder.since.elapsed().as_secs()
+                )
+            });
+            let mut said = Said::new("55P03", format!("the sandbox's one session is in use: {who}"));
+            said.hint = Some("A sandbox runs one transaction at a time; end the other one first.".to_owned());
+            self.fail(&said);
+            return Ok(false);
+        }
+        let mut held = shared.lock_held();
+        let begun = self.begin(&mut held);
+        if begun.is_err() {
+            shared.turn.give(self.id);
+        }
+        begun.map(|()| true)
+    }
+
+    fn begin(&mut self, held: &mut Held) -> Result<(), End> {
+        held.held().map_err(|error| lost(&error))?;
+        let garbage = std::mem::take(&mut *locked(&self.shared.garbage));
+        if !garbage.is_empty() {
+            held.pending.push_messages(&garbage);
+        }
+        self.unnamed_here &= held.owner == Some(self.id);
+        self.shared.switch_settings(held, self.id).map_err(|error| lost(&error))?;
+        if self.generation != held.generation() {
+            self.generation = held.generation();
+            self.prepare_again(held).map_err(|error| lost(&error))?;
+        }
+        held.pending.push_sql("SAVEPOINT sandboxer_unit");
+        (held.depth, self.unit) = (1, true);
+        (self.defined, self.broken) = (false, false);
+        self.locals.clear();
+        Ok(())
+    }
+
+    /// A new session knows no statements. They are no part of the transaction, so preparing them may fail and be rolled back.
+    fn prepare_again(&mut self, held: &mut Held) -> sandboxer_core::Result<()> {
+        let parses: Vec<u8> =
+            self.statements.values().filter_map(Prepared::parse).flatten().copied().collect();
+        self.statements.retain(|_, prepared| !matches!(prepared, Prepared::Sql));
+        self.unnamed_here = false;
+        if parses.is_empty() {
+            return Ok(());
+        }
+        held.settle()?;
+        held.depth = 1;
+        held.ask("SAVEPOINT sandboxer_again")?;
+        let sent = held.connection().send(&[parses.as_slice(), &[b'S', 0, 0, 0, 4]].concat());
+        held.attempt(sent)?;
+        let answer = held.connection().answer();
+        let _ = held.attempt(answer);
+        held.ask("ROLLBACK TO SAVEPOINT sandboxer_again; RELEASE SAVEPOINT sandboxer_again").map(drop)
+    }
+
+    /// Ends the unit where no transaction of the client's is open.
+    pub fn end_unit(&mut self) -> Result<(), End> {
+        let ok = !std::mem::take(&mut self.failed);
+        if self.state == State::Idle && self.unit {
+            let shared = self.shared.clone();
+            self.finish(&mut shared.lock_held(), ok)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the unit and the turn. Where deferred constraints do not hold it is undone, and the client told so; whether it was kept.
+    pub fn finish(&mut self, held: &mut Held, keep: bool) -> Result<bool, End> {
+        let kept = match keep && !self.broken {
+            true => self.keep(held),
+            false => self.undo(held).map(|()| false),
+        };
+        (held.depth, self.unit) = (0, false);
+        self.tell_parameters(held);
+        self.portals.clear();
+        self.shared.turn.give(self.id);
+        kept
+    }
+
+    fn keep(&mut self, held: &mut Held) -> Result<bool, End> {
+        if self.defined {
+            *locked(&self.shared.constraints) = None;
+            held.verify_inside().map_err(|error| lost(&error))?;
+        }
+        let constraints = self.shared.constraints(held)?;
+        if !constraints.all.is_empty()
+            && let Some(error) = self.check_constraints(held, &constraints.all)?
+        {
+            self.tell(&error);
+            self.undo(held)?;
+            return Ok(false);
+        }
+        self.close_cursors(held);
+        held.pending.push_sql(&format!("RELEASE SAVEPOINT {UNIT}"));
+        if !constraints.deferred.is_empty() {
+            held.pending.push_sql(&format!("SET CONSTRAINTS {} DEFERRED", constraints.deferred));
+        }
+        let settings = locked(&self.shared.settings).get(&self.id).cloned().unwrap_or_default();
+        for name in std::mem::take(&mut self.locals) {
+            held.pending.push_sql(&settings.restoring(&name));
+        }
+        Ok(true)
+    }
+
+    fn check_constraints(&mut self, held: &mut Held, names: &str) -> Result<Option<PgError>, End> {
+        held.settle().map_err(|error| lost(&error))?;
+        let answer = held.connection().query(&format!("SET CONSTRAINTS {names} IMMEDIATE"));
+        match answer {
+            Err(Failure::Server { error, .. }) => Ok(Some(*error)),
+            other => held.attempt(other).map(|_| None).map_err(|error| lost(&error)),
+        }
+    }
+
+    fn tell(&mut self, error: &PgError) {
+        wire::put(&mut self.out, b'E', |body| {
+            let texts = [
+                (b'S', Some(&error.severity)),
+                (b'V', Some(&error.severity)),
+                (b'C', Some(&error.code)),
+                (b'M', Some(&error.message)),
+                (b'D', error.detail.as_ref()),
+                (b'H', error.hint.as_ref()),
+            ];
+            for (field, text) in texts.into_iter().filter_map(|(field, text)| Some((field, text?))) {
+                body.push(field);
+                wire::put_text(body, text);
+            }
+            body.push(0);
+        });
+    }
+
+    /// The constraints that can be deferred; `None` where the client was told why it cannot have the session.
+    pub fn constraint_names(&mut self) -> Result<Option<String>, End> {
+        if !self.enter()? {
+            return Ok(None);
+        }
+        let shared = self.shared.clone();
+        let constraints = shared.constraints(&mut shared.lock_held())?;
+        Ok(Some(constraints.all.clone()))
+    }
+
+    fn close_cursors(&mut self, held: &mut Held) {
+        let mut closed = Vec::new();
+        for name in self.cursors.drain() {
+            wire::put(&mut closed, b'C', |body| {
+                body.push(b'P');
+                wire::put_text(body, name);
+            });
+        }
+        if !closed.is_empty() {
+            held.pending.push_messages(&closed);
+        }
+    }
+
+    fn undo(&mut self, held: &mut Held) -> Result<(), End> {
+        if self.defined {
+            *locked(&self.shared.constraints) = None;
+        }
+        self.cursors.clear();
+        let to = if self.broken { "sandboxer_switch" } else { UNIT };
+        held.settle().map_err(|error| lost(&error))?;
+        let undone = format!("ROLLBACK TO SAVEPOINT {to}; RELEASE SAVEPOINT {to}");
+        // A request to cancel may be late, and hit this; once more then.
+        if held.ask(&undone).is_err() {
+            held.ask(&undone).map_err(|error| lost(&error))?;
+        }
+        if self.broken {
+            held.owner = None;
+            locked(&self.shared.settings).insert(self.id, Default::default());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,4 @@
+//! Clients of a proxy in front of a real server.
+
+mod basics;
+mod fixture;
