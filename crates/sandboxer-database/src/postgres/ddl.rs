@@ -159,6 +159,11 @@ pub fn check(statement: &str, options: &Options, older: &mut dyn FnMut(&str) -> 
     }
 }
 
+/// Whether a statement takes a strong lock, and may.
+pub fn permitted(statement: &str, options: &Options) -> bool {
+    strong(statement).is_some_and(|strong| allowed(strong.name, options))
+}
+
 /// Whether a statement of that name is allowed.
 pub fn allowed(name: &str, options: &Options) -> bool {
     let plain = |text: &str| text.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
@@ -204,11 +209,17 @@ pub fn wants_look(statement: &str) -> bool {
 #[derive(Debug, Default)]
 pub struct Locks {
     accepted: BTreeSet<(String, String)>,
+    permitted: bool,
 }
 
 impl Locks {
-    /// Looks at the locks that the held transaction has on what is older than itself. New ones are taken note of where the
-    /// statement was allowed to take them; otherwise the answer is why its unit has to be rolled back.
+    /// A statement that may take strong locks is about to run; those found at the next look are accepted.
+    pub fn permit(&mut self) {
+        self.permitted = true;
+    }
+
+    /// Looks at the locks that the held transaction has on what is older than itself. New ones are taken note of where a statement was
+    /// allowed to take them; otherwise the answer is why its unit has to be rolled back. `statement` is named in that.
     pub fn look(
         &mut self,
         session: &mut dyn Session,
@@ -217,9 +228,10 @@ impl Locks {
         hidden_schema: &str,
     ) -> Result<Option<Refusal>> {
         let held = strong_locks(session, hidden_schema)?;
-        let new = held.iter().find(|lock| !self.accepted.contains(*lock));
         let name = statement_name(statement);
-        if let Some((relation, mode)) = new.filter(|_| !allowed(&name, options)) {
+        let permitted = std::mem::take(&mut self.permitted) || allowed(&name, options);
+        let new = held.iter().find(|lock| !self.accepted.contains(*lock));
+        if let Some((relation, mode)) = new.filter(|_| !permitted) {
             return Ok(Some(refusal(&name, &format!(" (a {mode} on {relation})"))));
         }
         self.accepted = held;

@@ -192,8 +192,7 @@ impl Diff<'_> {
     }
 
     fn compare(&mut self, table: &Table, part: &Touched, sides: &mut Sides) -> Result<()> {
-        let lookup =
-            !part.deleted && !table.key.is_empty() && table.key_columns().all(|column| column.plain);
+        let lookup = !part.deleted && !table.key.is_empty() && table.key_columns().all(|column| column.plain);
         if !lookup {
             return self.compare_by_place(table, part, sides);
         }

@@ -8,11 +8,10 @@ use sandboxer_core::{Error, Result};
 
 use super::checkpoints::Checkpoints;
 use super::client::Connection;
-use super::ddl::Locks;
 use super::diff::{Base, rows_changed};
 use super::engine_commit;
 use super::engine_preflight::{Preflight, preflight};
-use super::engine_script as script;
+use super::engine_script::{self as script, Rules};
 use super::held::{Held, Settings};
 use super::proxy::{Options as ProxyOptions, Proxy};
 use super::rows::{self, Session};
@@ -47,10 +46,8 @@ pub(super) struct Inner {
     pub(super) base: Base,
     pub(super) preflight: Preflight,
     pub(super) watchdog: Watchdog,
-    /// Whether something was run that the server cannot prepare, and would not tell.
-    pub(super) notified: bool,
+    pub(super) rules: Rules,
     checkpoints: Checkpoints,
-    locks: Arc<Mutex<Locks>>,
     /// The definitions as they were when it began, where it may lock tables against everybody.
     definitions: Option<Definitions>,
     outside: Option<Connection>,
@@ -72,9 +69,8 @@ impl PostgresEngine {
             base: base(&mut held)?,
             preflight,
             watchdog: Watchdog::start(&target, password, setup.options.block_limit)?,
-            notified: false,
+            rules: Rules::new(&setup.options),
             checkpoints: Checkpoints::default(),
-            locks: Arc::default(),
             definitions: None,
             outside: None,
             target,
@@ -101,6 +97,12 @@ impl PostgresEngine {
     pub(super) fn turn<T>(&mut self, work: impl FnOnce(&mut Held, &mut Inner) -> Result<T>) -> Result<T> {
         let inner = &mut self.inner;
         self.proxy.with_session(inner.setup.options.turn_timeout, |held| work(held, inner))
+    }
+
+    /// What was prepared is finished or aborted: clients get in again.
+    pub(super) fn over(&mut self) {
+        self.prepared = None;
+        self.proxy.keep_turn(false);
     }
 
     /// Does something in a savepoint of its own, which is kept where `keep` says so.
@@ -136,8 +138,7 @@ impl Inner {
     pub(super) fn begin_again(&mut self, held: &mut Held) -> Result<()> {
         self.watchdog.watch(None);
         self.checkpoints.over();
-        *lock(&self.locks) = Locks::default();
-        self.notified = false;
+        self.rules.reset();
         held.begin_again()?;
         self.base = base(held)?;
         self.begun(held)
@@ -153,11 +154,11 @@ impl Inner {
     }
 
     fn proxy_options(&self) -> ProxyOptions {
-        let options = self.setup.options.clone();
-        let gate = move |held: &mut Held, statement: &str| script::gate(held, statement, &options);
+        let (gate, look) = (self.rules.clone(), self.rules.clone());
         ProxyOptions {
             turn_timeout: self.setup.options.turn_timeout,
-            gate: Some(Arc::new(gate)),
+            gate: Some(Arc::new(move |held: &mut Held, statement: &str| gate.gate(held, statement))),
+            look: Some(Arc::new(move |held: &mut Held| look.look(held))),
             ..ProxyOptions::default()
         }
     }
@@ -247,10 +248,7 @@ impl Engine for PostgresEngine {
     }
 
     fn execute(&mut self, text: &str) -> Result<Executed> {
-        self.unit(true, |held, inner| {
-            inner.notified |= script::notifies(text);
-            script::execute(held, text, &inner.setup.options, &mut lock(&inner.locks))
-        })
+        self.unit(true, |held, inner| script::execute(held, text, &inner.rules))
     }
 
     fn put_row(&mut self, table: &str, key: &str, row: Option<&Row>) -> Result<bool> {
@@ -342,3 +340,7 @@ fn compare(
 #[cfg(test)]
 #[path = "engine_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "engine_proxy_tests.rs"]
+mod proxy_tests;

@@ -1,5 +1,7 @@
 //! How the held transaction becomes real: at once, or in two steps.
 
+use std::sync::atomic::Ordering;
+
 use sandboxer_core::{Error, Result};
 
 use super::client::Connection;
@@ -57,7 +59,9 @@ fn commit_held(held: &mut Held, inner: &Inner, token: &Token) -> Result<()> {
     match settle_on(&mut connect(inner)?, token, None)? {
         Outcome::Committed => Ok(()),
         Outcome::Aborted => Err(error),
-        Outcome::Waiting => Err(says(inner, "the server has not decided yet whether it was committed; ask again")),
+        Outcome::Waiting => {
+            Err(says(inner, "the server has not decided yet whether it was committed; ask again"))
+        }
     }
 }
 
@@ -72,9 +76,13 @@ fn connect(inner: &Inner) -> Result<Connection> {
 /// Prepares it on the server; where that cannot be, says why, and keeps it for the decision. No client gets in from here on.
 pub fn prepare(engine: &mut PostgresEngine, operation: &str) -> Result<Prepared> {
     engine.usable()?;
-    let prepared = engine.turn(|held, inner| prepare_held(held, inner, operation))?;
-    engine.prepared = Some(Token::of(&prepared)?);
-    Ok(prepared)
+    engine.proxy.keep_turn(true);
+    let prepared = engine.turn(|held, inner| prepare_held(held, inner, operation));
+    match &prepared {
+        Ok(prepared) => engine.prepared = Some(Token::of(prepared)?),
+        Err(_) => engine.proxy.keep_turn(false),
+    }
+    prepared
 }
 
 fn prepare_held(held: &mut Held, inner: &mut Inner, operation: &str) -> Result<Prepared> {
@@ -110,9 +118,11 @@ fn unpreparable(held: &mut Held, inner: &Inner) -> Result<Option<String>> {
     }
     if held.hidden_schema().is_none() {
         let user = &inner.target.user;
-        return Ok(Some(format!("{user} may not create schemas, so the sandbox guards it with a temporary object")));
+        return Ok(Some(format!(
+            "{user} may not create schemas, so the sandbox guards it with a temporary object"
+        )));
     }
-    if inner.notified {
+    if inner.rules.notified.load(Ordering::SeqCst) {
         return Ok(Some("PostgreSQL cannot prepare it: NOTIFY or LISTEN was used in it".to_owned()));
     }
     let reasons = held.query(UNPREPARABLE)?;
@@ -124,17 +134,19 @@ pub fn finish(engine: &mut PostgresEngine, prepared: &Prepared) -> Result<()> {
     let token = Token::of(prepared)?;
     let ours = engine.prepared.as_ref() == Some(&token);
     if token.gid.is_none() && ours {
-        engine.turn(|held, inner| {
+        let committed = engine.turn(|held, inner| {
             commit_held(held, inner, &token)?;
             inner.begin_again(held)
-        })?;
-        engine.prepared = None;
-        return Ok(());
+        });
+        engine.over();
+        return committed;
     }
     match settle_on(&mut connect(&engine.inner)?, &token, Some(true))? {
         Outcome::Committed if ours => anew(engine),
         Outcome::Committed => Ok(()),
-        Outcome::Waiting => Err(says(&engine.inner, "the server has not decided yet whether it was committed; ask again")),
+        Outcome::Waiting => {
+            Err(says(&engine.inner, "the server has not decided yet whether it was committed; ask again"))
+        }
         Outcome::Aborted => {
             let message = format!("what was prepared as {:?} was rolled back by somebody", token.operation);
             Err(says(&engine.inner, &message))
@@ -147,13 +159,15 @@ pub fn abort(engine: &mut PostgresEngine, prepared: &Prepared) -> Result<bool> {
     let token = Token::of(prepared)?;
     let ours = engine.prepared.as_ref() == Some(&token);
     if token.gid.is_none() && ours {
-        engine.prepared = None;
-        return engine.turn(|held, _| Ok(held.lost().is_none()));
+        let there = engine.turn(|held, _| Ok(held.lost().is_none()));
+        engine.over();
+        return there;
     }
     match settle_on(&mut connect(&engine.inner)?, &token, Some(false))? {
-        Outcome::Committed => {
-            Err(says(&engine.inner, &format!("what was prepared as {:?} is committed already", token.operation)))
-        }
+        Outcome::Committed => Err(says(
+            &engine.inner,
+            &format!("what was prepared as {:?} is committed already", token.operation),
+        )),
         _ if ours => anew(engine).map(|()| false),
         _ => Ok(false),
     }
@@ -161,6 +175,6 @@ pub fn abort(engine: &mut PostgresEngine, prepared: &Prepared) -> Result<bool> {
 
 fn anew(engine: &mut PostgresEngine) -> Result<()> {
     engine.turn(|held, inner| inner.begin_again(held))?;
-    engine.prepared = None;
+    engine.over();
     Ok(())
 }

@@ -13,7 +13,7 @@ const SCHEMA: &str = "create table users (id int primary key, name text not null
     create table posts (id int primary key, author int references users deferrable initially deferred); \
     create table log (what text)";
 
-struct World<'s> {
+pub(super) struct World<'s> {
     server: &'s Postgres,
     database: String,
     setup: Setup,
@@ -35,16 +35,20 @@ fn world_on<'s>(server: &'s Postgres, options: Options) -> World<'s> {
     World { server, database, setup, _dir: dir }
 }
 
-fn world() -> Option<World<'static>> {
-    Some(world_on(Postgres::shared()?, Options::default()))
+pub(super) fn world() -> Option<World<'static>> {
+    world_with(Options::default())
+}
+
+pub(super) fn world_with(options: Options) -> Option<World<'static>> {
+    Some(world_on(Postgres::shared()?, options))
 }
 
 impl World<'_> {
-    fn open(&self) -> PostgresEngine {
+    pub(super) fn open(&self) -> PostgresEngine {
         PostgresEngine::open(&self.setup).unwrap()
     }
 
-    fn sql(&self, sql: &str) -> String {
+    pub(super) fn sql(&self, sql: &str) -> String {
         self.server.sql(&self.database, sql)
     }
 
@@ -282,7 +286,10 @@ fn a_lost_session_says_so_and_leaks_nothing() {
     let world = world_on(&server, Options::default());
     let mut engine = world.open();
     engine.execute("insert into users values (10)").unwrap();
-    world.sql(&format!("select pg_terminate_backend({})", engine.proxy.with_session(Duration::ZERO, |held| Ok(held.backend_pid())).unwrap()));
+    world.sql(&format!(
+        "select pg_terminate_backend({})",
+        engine.proxy.with_session(Duration::ZERO, |held| Ok(held.backend_pid())).unwrap()
+    ));
     until("it is lost", || matches!(engine.status(), Status::Lost { .. }));
     for result in [engine.execute("select 1").err(), engine.commit("x").err(), engine.changes().err()] {
         assert!(result.unwrap().to_string().contains("lost"));
