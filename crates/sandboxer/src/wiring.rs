@@ -16,7 +16,7 @@ use sandboxer_core::service::{ManagerParts, SandboxManager};
 use sandboxer_core::types::ResourceTypes;
 use sandboxer_database::credentials::Environment;
 use sandboxer_database::engine::Options;
-use sandboxer_database::transaction;
+use sandboxer_database::{snapshot, transaction};
 use sandboxer_extensions::local::Runtimes;
 use sandboxer_plugin::strategy::{Surroundings, declaration};
 use sandboxer_strategies::{copy_on_write, filesystem_copy, git_worktree, none, overlay};
@@ -80,7 +80,7 @@ pub fn registry(
         entry.options = file_options(settings);
         registry.register(entry)?;
     }
-    //SNAP registry.register(snapshot::entry())?;
+    registry.register(snapshot::entry())?;
     let mut transactions = transaction::entry(environment());
     transactions.options = database_options(settings);
     registry.register(transactions)?;

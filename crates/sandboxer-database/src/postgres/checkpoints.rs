@@ -34,7 +34,9 @@ impl Checkpoints {
         }
         if self.ended.iter().any(|ended| ended == name) {
             return Err(Error::Usage {
-                message: format!("checkpoint {name:?} ended when an earlier one was restored, or all was rolled back"),
+                message: format!(
+                    "checkpoint {name:?} ended when an earlier one was restored, or all was rolled back"
+                ),
                 hint: self.hint(),
             });
         }

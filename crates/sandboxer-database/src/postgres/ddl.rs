@@ -87,8 +87,8 @@ const FILLERS: [&str; 7] = ["table", "if", "exists", "not", "only", "concurrentl
 
 /// First words of statements that only read or write rows, and call what they call; all others are followed by a look at the locks.
 const PLAIN: [&str; 18] = [
-    "select", "insert", "update", "delete", "merge", "with", "values", "copy", "table", "explain", "fetch", "move",
-    "declare", "close", "set", "reset", "show", "execute",
+    "select", "insert", "update", "delete", "merge", "with", "values", "copy", "table", "explain", "fetch",
+    "move", "declare", "close", "set", "reset", "show", "execute",
 ];
 
 /// The strong lock that a statement says it takes, if any.
@@ -112,8 +112,12 @@ pub fn strong(statement: &str) -> Option<Strong> {
 
 /// `LOCK TABLE … IN ACCESS SHARE MODE`, as `pg_dump` does, and other modes that keep neither readers nor writers out.
 fn locks_weakly(words: &[Word]) -> bool {
-    const WEAK: [&[&str]; 4] =
-        [&["access", "share", "mode"], &["row", "share", "mode"], &["row", "exclusive", "mode"], &["share", "update", "exclusive", "mode"]];
+    const WEAK: [&[&str]; 4] = [
+        &["access", "share", "mode"],
+        &["row", "share", "mode"],
+        &["row", "exclusive", "mode"],
+        &["share", "update", "exclusive", "mode"],
+    ];
     let mode = words.iter().position(|word| word.is("in")).map(|place| &words[place + 1..]);
     mode.is_some_and(|mode| WEAK.iter().any(|weak| begins(mode, weak)))
 }
@@ -153,6 +157,11 @@ pub fn check(statement: &str, options: &Options, older: &mut dyn FnMut(&str) -> 
         None if strong.targets.is_empty() => Err(refusal(strong.name, "")),
         None => Ok(()),
     }
+}
+
+/// Whether a statement takes a strong lock, and may.
+pub fn permitted(statement: &str, options: &Options) -> bool {
+    strong(statement).is_some_and(|strong| allowed(strong.name, options))
 }
 
 /// Whether a statement of that name is allowed.
@@ -200,11 +209,17 @@ pub fn wants_look(statement: &str) -> bool {
 #[derive(Debug, Default)]
 pub struct Locks {
     accepted: BTreeSet<(String, String)>,
+    permitted: bool,
 }
 
 impl Locks {
-    /// Looks at the locks that the held transaction has on what is older than itself. New ones are taken note of where the
-    /// statement was allowed to take them; otherwise the answer is why its unit has to be rolled back.
+    /// A statement that may take strong locks is about to run; those found at the next look are accepted.
+    pub fn permit(&mut self) {
+        self.permitted = true;
+    }
+
+    /// Looks at the locks that the held transaction has on what is older than itself. New ones are taken note of where a statement was
+    /// allowed to take them; otherwise the answer is why its unit has to be rolled back. `statement` is named in that.
     pub fn look(
         &mut self,
         session: &mut dyn Session,
@@ -213,9 +228,10 @@ impl Locks {
         hidden_schema: &str,
     ) -> Result<Option<Refusal>> {
         let held = strong_locks(session, hidden_schema)?;
-        let new = held.iter().find(|lock| !self.accepted.contains(*lock));
         let name = statement_name(statement);
-        if let Some((relation, mode)) = new.filter(|_| !allowed(&name, options)) {
+        let permitted = std::mem::take(&mut self.permitted) || allowed(&name, options);
+        let new = held.iter().find(|lock| !self.accepted.contains(*lock));
+        if let Some((relation, mode)) = new.filter(|_| !permitted) {
             return Ok(Some(refusal(&name, &format!(" (a {mode} on {relation})"))));
         }
         self.accepted = held;
@@ -229,7 +245,12 @@ fn statement_name(statement: &str) -> String {
         return strong.name.to_owned();
     }
     let words = ddl_text::words(statement);
-    let count = if words.first().is_some_and(|word| word.is("create") || word.is("alter") || word.is("drop")) { 2 } else { 1 };
+    let count = if words.first().is_some_and(|word| word.is("create") || word.is("alter") || word.is("drop"))
+    {
+        2
+    } else {
+        1
+    };
     words.iter().take(count).map(|word| word.text.to_lowercase()).collect::<Vec<_>>().join(" ")
 }
 

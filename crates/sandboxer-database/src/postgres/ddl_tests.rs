@@ -8,12 +8,24 @@ fn found(statement: &str) -> Option<(&'static str, Vec<String>)> {
 fn strong_statements_are_found_with_what_they_name() {
     for (statement, name, targets) in [
         ("ALTER TABLE users ADD x int", "alter table", vec!["users"]),
-        ("alter/* a /* b */ c */table if exists only \"My\".\"T x\" drop y", "alter table", vec!["\"My\".\"T x\""]),
+        (
+            "alter/* a /* b */ c */table if exists only \"My\".\"T x\" drop y",
+            "alter table",
+            vec!["\"My\".\"T x\""],
+        ),
         ("-- no\nDROP TABLE IF EXISTS a, public.b CASCADE", "drop table", vec!["a", "public.b"]),
         ("truncate only a, only b *, c restart identity", "truncate", vec!["a", "b", "c"]),
-        ("CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS i ON ONLY s.t (lower(x))", "create index", vec!["s.t"]),
+        (
+            "CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS i ON ONLY s.t (lower(x))",
+            "create index",
+            vec!["s.t"],
+        ),
         ("create index on t(x)", "create index", vec!["t"]),
-        ("CREATE OR REPLACE TRIGGER a BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION f()", "create trigger", vec!["t"]),
+        (
+            "CREATE OR REPLACE TRIGGER a BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION f()",
+            "create trigger",
+            vec!["t"],
+        ),
         ("LOCK TABLE a, b IN EXCLUSIVE MODE", "lock table", vec!["a", "b"]),
         ("REFRESH MATERIALIZED VIEW CONCURRENTLY m", "refresh materialized view", vec!["m"]),
         ("REINDEX (VERBOSE) TABLE t", "reindex", vec![]),

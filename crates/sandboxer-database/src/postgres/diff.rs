@@ -45,9 +45,7 @@ impl Base {
 
     /// The condition, inside, that a row of a catalog or a table was written by the held transaction.
     pub fn written(&self, alias: &str) -> String {
-        format!(
-            "age({alias}.xmin) <= 0 AND txid_status(txid_current() - age({alias}.xmin)) = 'in progress'"
-        )
+        format!("age({alias}.xmin) <= 0 AND txid_status(txid_current() - age({alias}.xmin)) = 'in progress'")
     }
 
     /// The condition, outside, that a row may have been changed or locked by the held transaction.
@@ -188,26 +186,60 @@ impl Diff<'_> {
     }
 
     fn new_rows(&mut self, table: &Table, part: &Touched, limit: usize) -> Result<Vec<Row>> {
-        let answer = self.inside.query(&format!(
-            "SELECT {} FROM ONLY {} t WHERE {} LIMIT {}",
-            table.column_list(),
-            part.name,
-            self.base.written("t"),
-            limit.saturating_add(1)
-        ))?;
+        let answer = self.inside.query(&self.written_query(table, part, limit))?;
         self.count(answer.rows.len(), table)?;
         Ok(rows::to_rows(&answer))
     }
 
     fn compare(&mut self, table: &Table, part: &Touched, sides: &mut Sides) -> Result<()> {
-        let new = self.new_rows(table, part, self.left)?;
         let lookup = !part.deleted && !table.key.is_empty() && table.key_columns().all(|column| column.plain);
-        let found = if lookup { self.old_by_key(table, &new)? } else { Vec::new() };
+        if !lookup {
+            return self.compare_by_place(table, part, sides);
+        }
+        let new = self.new_rows(table, part, self.left)?;
+        let found = self.old_by_key(table, &new)?;
         // A row whose key was updated has its old version under a key that no new row has.
-        let all_found = lookup && (!part.updated || found.len() == new.len());
-        sides.old.extend(if all_found { found } else { self.old_by_place(table, part)? });
+        let all_found = !part.updated || found.len() == new.len();
+        let old = if all_found { found } else { self.old_by_place(table, part)? };
+        sides.old.extend(old);
         sides.new.extend(new);
         Ok(())
+    }
+
+    /// Both sides are searched at once: each takes as long as reading the table.
+    fn compare_by_place(&mut self, table: &Table, part: &Touched, sides: &mut Sides) -> Result<()> {
+        let (inside_sql, outside_sql) =
+            (self.written_query(table, part, self.left), self.candidates_query(table, part));
+        let (inside, outside) = (&mut *self.inside, &mut *self.outside);
+        let (new, candidates) = std::thread::scope(|scope| {
+            let candidates = scope.spawn(|| outside.query(&outside_sql));
+            (inside.query(&inside_sql), candidates.join())
+        });
+        let candidates = candidates.map_err(|_| Error::usage("comparing failed: a thread ended early"))?;
+        let (new, candidates) = (new?, candidates?);
+        self.count(new.rows.len(), table)?;
+        sides.new.extend(rows::to_rows(&new));
+        sides.old.extend(self.ours_of(table, part, &candidates)?);
+        Ok(())
+    }
+
+    fn written_query(&self, table: &Table, part: &Touched, limit: usize) -> String {
+        format!(
+            "SELECT {} FROM ONLY {} t WHERE {} LIMIT {}",
+            table.column_list(),
+            part.name,
+            self.base.written("t"),
+            limit.saturating_add(1)
+        )
+    }
+
+    fn candidates_query(&self, table: &Table, part: &Touched) -> String {
+        format!(
+            "SELECT t.ctid, t.xmin, {} FROM ONLY {} t WHERE {}",
+            table.column_list(),
+            part.name,
+            self.base.perhaps_changed("t")
+        )
     }
 
     fn old_by_key(&mut self, table: &Table, new: &[Row]) -> Result<Vec<Row>> {
@@ -229,19 +261,19 @@ impl Diff<'_> {
     }
 
     fn old_by_place(&mut self, table: &Table, part: &Touched) -> Result<Vec<Row>> {
-        let candidates = self.outside.query(&format!(
-            "SELECT t.ctid, t.xmin, {} FROM ONLY {} t WHERE {}",
-            table.column_list(),
-            part.name,
-            self.base.perhaps_changed("t")
-        ))?;
+        let candidates = self.outside.query(&self.candidates_query(table, part))?;
+        self.ours_of(table, part, &candidates)
+    }
+
+    /// The rows among the candidates that are gone inside and there outside.
+    fn ours_of(&mut self, table: &Table, part: &Touched, candidates: &Rows) -> Result<Vec<Row>> {
         let mut old = Vec::new();
         for batch in candidates.rows.chunks(BATCH) {
             let inside = versions(self.inside, part, batch.iter())?;
             let gone: Vec<_> = batch.iter().filter(|row| !inside.contains(&version(row))).collect();
             let outside = versions(self.outside, part, gone.iter().copied())?;
             let ours = gone.into_iter().filter(|row| outside.contains(&version(row)));
-            old.extend(ours.map(|row| to_row(&candidates, row, 2)));
+            old.extend(ours.map(|row| to_row(candidates, row, 2)));
         }
         self.count(old.len(), table)?;
         Ok(old)
@@ -271,7 +303,10 @@ impl Diff<'_> {
 
     fn count(&mut self, rows: usize, table: &Table) -> Result<()> {
         self.left = self.left.checked_sub(rows).ok_or_else(|| Error::Refused {
-            reason: format!("more rows differ than a difference may list; the last ones are of {}", table.full_name()),
+            reason: format!(
+                "more rows differ than a difference may list; the last ones are of {}",
+                table.full_name()
+            ),
             hint: Some("raise max_rows for this resource type".to_owned()),
         })?;
         Ok(())

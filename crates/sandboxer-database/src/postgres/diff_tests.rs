@@ -54,7 +54,8 @@ impl World {
 }
 
 fn tell(change: &RowChange) -> String {
-    let side = |row: &Option<Row>| row.as_ref().map_or("-".to_owned(), |row| key_text(row.0.iter().map(|(_, v)| v)));
+    let side =
+        |row: &Option<Row>| row.as_ref().map_or("-".to_owned(), |row| key_text(row.0.iter().map(|(_, v)| v)));
     let key = key_text(change.key.0.iter().map(|(_, value)| value));
     format!("{} {key} {} > {}", change.table, side(&change.old), side(&change.new))
 }
@@ -97,9 +98,13 @@ fn a_key_that_was_updated_is_found_without_any_deletion() {
 #[test]
 fn savepoints_that_were_rolled_back_leave_no_trace() {
     let Some(mut world) = world(USERS) else { return };
-    world.inside("savepoint a; delete from users where id > 15; insert into users values (99, 'x', 1); rollback to a");
+    world.inside(
+        "savepoint a; delete from users where id > 15; insert into users values (99, 'x', 1); rollback to a",
+    );
     assert_eq!(world.told(), Vec::<String>::new());
-    world.inside("update users set age = 0 where id = 18; savepoint b; update users set age = 1 where id = 18");
+    world.inside(
+        "update users set age = 0 where id = 18; savepoint b; update users set age = 1 where id = 18",
+    );
     world.inside("savepoint c; update users set age = 2 where id = 18; rollback to c; release b");
     assert_eq!(world.told(), ["public.users 18 18,u18,18 > 18,u18,1"]);
 }
@@ -108,7 +113,9 @@ fn savepoints_that_were_rolled_back_leave_no_trace() {
 fn locks_are_no_changes() {
     let Some(mut world) = world(USERS) else { return };
     world.inside("select * from users where id < 4 for update; select * from users where id < 9 for share");
-    world.inside("select * from users where id = 10 for no key update; insert into posts values (50, 12, 'fk')");
+    world.inside(
+        "select * from users where id = 10 for no key update; insert into posts values (50, 12, 'fk')",
+    );
     world.inside("update users set age = age where id = 5; delete from users where id = 11 and false");
     assert_eq!(world.told(), ["public.posts 50 - > 50,12,fk"]);
 }
@@ -123,8 +130,11 @@ fn rows_that_others_lock_too_are_told_once() {
     third.query("begin; insert into posts values (61, 14, 'theirs, too')").unwrap();
     // A table with a deletion is searched by place.
     world.inside("delete from users where id = 19");
-    let expected =
-        ["public.users 13 13,u13,13 > 13,u13,1", "public.users 14 14,u14,14 > 14,u14,1", "public.users 19 19,u19,19 > -"];
+    let expected = [
+        "public.users 13 13,u13,13 > 13,u13,1",
+        "public.users 14 14,u14,14 > 14,u14,1",
+        "public.users 19 19,u19,19 > -",
+    ];
     assert_eq!(world.told(), expected);
     world.production("commit");
     third.query("rollback").unwrap();
@@ -167,7 +177,8 @@ fn partitions_are_told_as_their_table() {
 
 #[test]
 fn without_a_key_rows_are_compared_whole_and_that_is_said() {
-    let Some(mut world) = world("create table log (a int, b text); insert into log values (1,'x'),(1,'x'),(2,'y'),(3,null)")
+    let Some(mut world) =
+        world("create table log (a int, b text); insert into log values (1,'x'),(1,'x'),(2,'y'),(3,null)")
     else {
         return;
     };
@@ -180,8 +191,9 @@ fn without_a_key_rows_are_compared_whole_and_that_is_said() {
 
 #[test]
 fn tables_made_inside_and_tables_that_inherit() {
-    let Some(mut world) = world("create table a (id int primary key); create table b (extra int, primary key (id)) inherits (a); insert into b values (1, 2)")
-    else {
+    let Some(mut world) = world(
+        "create table a (id int primary key); create table b (extra int, primary key (id)) inherits (a); insert into b values (1, 2)",
+    ) else {
         return;
     };
     world.inside("create table c (id int primary key); insert into c values (7); create temporary table t (x int); insert into t values (1)");
@@ -220,9 +232,10 @@ fn too_many_rows_are_refused() {
 
 #[test]
 fn values_of_all_types_come_through() {
-    let Some(mut world) = world("create table v (k bytea, d date, primary key (k, d), n numeric, f float8, r float4, j jsonb, a text[], \
-        i interval, z timestamptz, u uuid, b bool, x xml, p point, l bigint, c char(4), s money, e inet, t int4range)")
-    else {
+    let Some(mut world) = world(
+        "create table v (k bytea, d date, primary key (k, d), n numeric, f float8, r float4, j jsonb, a text[], \
+        i interval, z timestamptz, u uuid, b bool, x xml, p point, l bigint, c char(4), s money, e inet, t int4range)",
+    ) else {
         return;
     };
     world.inside("set timezone = 'Asia/Tokyo'; set datestyle = 'German'; set bytea_output = 'escape'");
@@ -252,7 +265,9 @@ fn expected(world: &mut World) -> Vec<String> {
     let keys: std::collections::BTreeSet<_> = old.keys().chain(new.keys()).collect();
     let side = |row: Option<&String>| row.cloned().unwrap_or("-".to_owned());
     let differing = keys.into_iter().filter(|key| old.get(key) != new.get(key));
-    differing.map(|key| format!("public.users {key} {} > {}", side(old.get(key)), side(new.get(key)))).collect()
+    differing
+        .map(|key| format!("public.users {key} {} > {}", side(old.get(key)), side(new.get(key))))
+        .collect()
 }
 
 /// A small generator of numbers: the same seed gives the same history.
@@ -275,7 +290,9 @@ fn play(world: &mut World, dice: &mut Dice) {
             0 => format!("insert into users values ({a}, 'n{b}', {b}) on conflict do nothing"),
             1 => format!("update users set age = {b} where id = {a}"),
             2 => format!("delete from users where id = {a}"),
-            3 => format!("update users set id = {b} where id = {a} and not exists (select from users where id = {b})"),
+            3 => format!(
+                "update users set id = {b} where id = {a} and not exists (select from users where id = {b})"
+            ),
             4 => format!("update users set name = name where id between {a} and {b}"),
             5 => format!("select * from users where id between {a} and {b} for update"),
             6 | 7 => {

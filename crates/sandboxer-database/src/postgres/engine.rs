@@ -1,22 +1,26 @@
 //! The engine: the held transaction of one PostgreSQL database, everything that is asked of it, and what watches over it.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
 use sandboxer_core::model::Row;
 use sandboxer_core::{Error, Result};
 
 use super::checkpoints::Checkpoints;
 use super::client::Connection;
-use super::ddl::Locks;
 use super::diff::{Base, rows_changed};
+use super::engine_commit;
 use super::engine_preflight::{Preflight, preflight};
-use super::engine_script as script;
+use super::engine_script::{self as script, Rules};
 use super::held::{Held, Settings};
+use super::proxy::{Options as ProxyOptions, Proxy};
 use super::rows::{self, Session};
+use super::schema::{self, Definitions};
 use super::settle::Token;
 use super::target::Target;
 use super::values::set_text_forms;
 use super::watchdog::{Watchdog, Watched};
-use super::{engine_commit, schema};
-use crate::engine::{Changes, Engine, Executed, Page, Prepared, Setup, Status};
+use crate::engine::{Changes, Engine, Executed, Page, Prepared, Setup, Status, encode};
 
 /// How long the connection outside waits for a lock: what it cannot read soon, the held transaction has locked itself.
 const OUTSIDE_LOCK_TIMEOUT: &str = "SET lock_timeout = '1s'; SET default_transaction_read_only = on";
@@ -28,23 +32,24 @@ pub fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
 
 /// The held transaction of one database.
 pub struct PostgresEngine {
-    pub(super) setup: Setup,
-    pub(super) target: Target,
-    pub(super) held: Held,
-    pub(super) work: Work,
-    pub(super) preflight: Preflight,
-    pub(super) watchdog: Watchdog,
+    pub(super) proxy: Proxy,
+    pub(super) inner: Inner,
+    held: Arc<Mutex<Held>>,
     /// What was prepared and is neither finished nor aborted.
     pub(super) prepared: Option<Token>,
 }
 
-/// What belongs to one transaction, and what is needed to compare it.
-pub(super) struct Work {
+/// Everything but the session itself.
+pub(super) struct Inner {
+    pub(super) setup: Setup,
+    pub(super) target: Target,
     pub(super) base: Base,
-    pub(super) checkpoints: Checkpoints,
-    pub(super) locks: Locks,
-    /// Whether something was run that the server cannot prepare, and would not tell.
-    pub(super) notified: bool,
+    pub(super) preflight: Preflight,
+    pub(super) watchdog: Watchdog,
+    pub(super) rules: Rules,
+    checkpoints: Checkpoints,
+    /// The definitions as they were when it began, where it may lock tables against everybody.
+    definitions: Option<Definitions>,
     outside: Option<Connection>,
 }
 
@@ -59,11 +64,21 @@ impl PostgresEngine {
             ..Settings::new(target.clone(), setup.password.clone())
         };
         let mut held = Held::begin(settings)?;
-        let base = base(&mut held)?;
-        let watchdog = Watchdog::start(&target, password, setup.options.block_limit)?;
-        watchdog.watch(Some(Watched { pid: held.backend_pid(), xid: base.xid }));
-        let work = Work { base, checkpoints: Checkpoints::default(), locks: Locks::default(), notified: false, outside: None };
-        Ok(Self { setup: setup.clone(), target, held, work, preflight, watchdog, prepared: None })
+        let mut inner = Inner {
+            setup: setup.clone(),
+            base: base(&mut held)?,
+            preflight,
+            watchdog: Watchdog::start(&target, password, setup.options.block_limit)?,
+            rules: Rules::new(&setup.options),
+            checkpoints: Checkpoints::default(),
+            definitions: None,
+            outside: None,
+            target,
+        };
+        inner.begun(&mut held)?;
+        let held = Arc::new(Mutex::new(held));
+        let proxy = Proxy::start(Arc::clone(&held), &setup.dir, inner.proxy_options())?;
+        Ok(Self { proxy, inner, held, prepared: None })
     }
 
     /// Everything but ending it is refused between preparing and its end.
@@ -71,44 +86,86 @@ impl PostgresEngine {
         match &self.prepared {
             None => Ok(()),
             Some(token) => Err(Error::Database {
-                database: self.target.to_string(),
+                database: self.inner.target.to_string(),
                 message: format!("it is being committed as {:?}", token.operation),
                 code: None,
             }),
         }
     }
 
-    /// Reads in the held session, with fixed forms of values; nothing of it stays.
-    fn look<T>(&mut self, work: impl FnOnce(&mut Held, &mut Work) -> Result<T>) -> Result<T> {
-        self.usable()?;
-        let own = &mut self.work;
-        self.held.unit(false, |held| {
-            held.query(&set_text_forms("SET LOCAL"))?;
-            work(held, own)
-        })
+    /// Does something between the transactions of clients.
+    pub(super) fn turn<T>(&mut self, work: impl FnOnce(&mut Held, &mut Inner) -> Result<T>) -> Result<T> {
+        let inner = &mut self.inner;
+        self.proxy.with_session(inner.setup.options.turn_timeout, |held| work(held, inner))
     }
 
-    /// Begins anew on what the database is now.
-    pub(super) fn begin_again(&mut self) -> Result<()> {
-        self.watchdog.watch(None);
-        self.work.checkpoints.over();
-        self.work.locks = Locks::default();
-        self.work.notified = false;
-        self.held.begin_again()?;
-        self.work.base = base(&mut self.held)?;
+    /// What was prepared is finished or aborted: clients get in again.
+    pub(super) fn over(&mut self) {
         self.prepared = None;
-        self.watchdog.watch(Some(Watched { pid: self.held.backend_pid(), xid: self.work.base.xid }));
-        Ok(())
+        self.proxy.keep_turn(false);
+    }
+
+    /// Does something in a savepoint of its own, which is kept where `keep` says so.
+    fn unit<T>(&mut self, keep: bool, work: impl FnOnce(&mut Held, &mut Inner) -> Result<T>) -> Result<T> {
+        self.usable()?;
+        self.turn(|held, inner| held.unit(keep, |held| work(held, inner)))
+    }
+
+    /// Reads in the held session, with fixed forms of values; nothing of it stays.
+    fn look<T>(&mut self, work: impl FnOnce(&mut Held, &mut Inner) -> Result<T>) -> Result<T> {
+        self.unit(false, |held, inner| {
+            held.query(&set_text_forms("SET LOCAL"))?;
+            work(held, inner)
+        })
     }
 
     /// Why it is lost. A session that nobody uses is asked whether it is still there.
     fn lost(&mut self) -> Option<String> {
-        if self.held.lost().is_none() && self.prepared.is_none() {
-            let _ = self.held.query("SELECT 1");
+        let mut reason = None;
+        if self.prepared.is_none() && self.proxy.holder().is_none() {
+            let _ = self.proxy.with_session(Duration::ZERO, |held| {
+                let _ = held.query("SELECT 1");
+                reason = held.lost().map(ToOwned::to_owned);
+                Ok(())
+            });
         }
-        let reason = self.held.lost().filter(|_| self.prepared.is_none());
-        self.watchdog.lost().or_else(|| reason.map(ToOwned::to_owned))
+        self.inner.watchdog.lost().or(reason)
     }
+}
+
+impl Inner {
+    /// Begins anew on what the database is now.
+    pub(super) fn begin_again(&mut self, held: &mut Held) -> Result<()> {
+        self.watchdog.watch(None);
+        self.checkpoints.over();
+        self.rules.reset();
+        held.begin_again()?;
+        self.base = base(held)?;
+        self.begun(held)
+    }
+
+    fn begun(&mut self, held: &mut Held) -> Result<()> {
+        if !self.setup.options.allow_ddl.is_empty() {
+            let outside = connected(&mut self.outside, &self.setup, &self.target)?;
+            self.definitions = Some(Definitions::read(outside, &self.base.hidden_schema)?);
+        }
+        self.watchdog.watch(Some(Watched { pid: held.backend_pid(), xid: self.base.xid }));
+        Ok(())
+    }
+
+    fn proxy_options(&self) -> ProxyOptions {
+        let (gate, look) = (self.rules.clone(), self.rules.clone());
+        ProxyOptions {
+            turn_timeout: self.setup.options.turn_timeout,
+            gate: Some(Arc::new(move |held: &mut Held, statement: &str| gate.gate(held, statement))),
+            look: Some(Arc::new(move |held: &mut Held| look.look(held))),
+            ..ProxyOptions::default()
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn base(held: &mut Held) -> Result<Base> {
@@ -116,21 +173,24 @@ fn base(held: &mut Held) -> Result<Base> {
     Base::read(held, &hidden)
 }
 
-impl Work {
-    /// The connection outside, as others see the database.
-    fn outside<'a>(outside: &'a mut Option<Connection>, setup: &Setup, target: &Target) -> Result<&'a mut Connection> {
-        let alive = outside.take().and_then(|mut connection| connection.query("SELECT 1").ok().map(|_| connection));
-        let connection = match alive {
-            Some(connection) => connection,
-            None => {
-                let mut connection = Connection::connect(target, setup.password.as_deref())?;
-                connection.query(&set_text_forms("SET"))?;
-                connection.query(OUTSIDE_LOCK_TIMEOUT)?;
-                connection
-            }
-        };
-        Ok(outside.insert(connection))
-    }
+/// The connection outside, as others see the database.
+fn connected<'a>(
+    outside: &'a mut Option<Connection>,
+    setup: &Setup,
+    target: &Target,
+) -> Result<&'a mut Connection> {
+    let alive =
+        outside.take().and_then(|mut connection| connection.query("SELECT 1").ok().map(|_| connection));
+    let connection = match alive {
+        Some(connection) => connection,
+        None => {
+            let mut connection = Connection::connect(target, setup.password.as_deref())?;
+            connection.query(&set_text_forms("SET"))?;
+            connection.query(OUTSIDE_LOCK_TIMEOUT)?;
+            connection
+        }
+    };
+    Ok(outside.insert(connection))
 }
 
 impl Engine for PostgresEngine {
@@ -138,17 +198,35 @@ impl Engine for PostgresEngine {
         if let Some(reason) = self.lost() {
             return Status::Lost { reason };
         }
-        let mut notices = self.preflight.notices.clone();
-        notices.extend(self.watchdog.notices());
+        let mut notices = self.inner.preflight.notices.clone();
+        notices.extend(self.inner.watchdog.notices());
         Status::Held { notices }
     }
 
+    fn connection(&mut self) -> Option<crate::engine::Connection> {
+        let (user, database) = (self.proxy.user().to_owned(), self.inner.target.database.clone());
+        let variables = [
+            ("PGHOST", "{socket_dir}".to_owned()),
+            ("PGPORT", "5432".to_owned()),
+            ("PGUSER", user.clone()),
+            ("PGPASSWORD", self.proxy.password().to_owned()),
+            ("PGDATABASE", database.clone()),
+            ("PGSSLMODE", "disable".to_owned()),
+            ("DATABASE_URL", self.socket_url(&user, &database)),
+        ];
+        Some(crate::engine::Connection {
+            url: self.proxy.url(),
+            socket_dir: Some(self.proxy.socket_dir().to_path_buf()),
+            variables: variables.map(|(name, value)| (name.to_owned(), value)).into(),
+        })
+    }
+
     fn schema(&mut self) -> Result<String> {
-        self.look(|held, work| schema::schema(held, &work.base.hidden_schema))
+        self.look(|held, inner| schema::schema(held, &inner.base.hidden_schema))
     }
 
     fn tables(&mut self) -> Result<Vec<String>> {
-        self.look(|held, work| rows::tables(held, &work.base.hidden_schema))
+        self.look(|held, inner| rows::tables(held, &inner.base.hidden_schema))
     }
 
     fn rows(&mut self, table: &str, page: &Page) -> Result<Vec<Row>> {
@@ -166,49 +244,67 @@ impl Engine for PostgresEngine {
     }
 
     fn query(&mut self, sql: &str) -> Result<Vec<Row>> {
-        self.usable()?;
-        let options = &self.setup.options;
-        self.held.unit(false, |held| script::query(held, sql, options))
+        self.unit(false, |held, inner| script::query(held, sql, &inner.setup.options))
     }
 
     fn execute(&mut self, text: &str) -> Result<Executed> {
-        self.usable()?;
-        self.work.notified |= script::notifies(text);
-        let (options, locks) = (&self.setup.options, &mut self.work.locks);
-        self.held.unit(true, |held| script::execute(held, text, options, locks))
+        self.unit(true, |held, inner| script::execute(held, text, &inner.rules))
     }
 
     fn put_row(&mut self, table: &str, key: &str, row: Option<&Row>) -> Result<bool> {
-        let table = self.look(|held, _| rows::find(held, table))?;
-        self.held.unit(true, |held| rows::put_row(held, &table, key, row))
+        self.unit(true, |held, _| {
+            let table = held.unit(false, |held| {
+                held.query(&set_text_forms("SET LOCAL"))?;
+                rows::find(held, table)
+            })?;
+            rows::put_row(held, &table, key, row)
+        })
     }
 
     fn changes(&mut self) -> Result<Changes> {
-        let (setup, target) = (self.setup.clone(), self.target.clone());
-        self.look(|held, work| {
-            let outside = Work::outside(&mut work.outside, &setup, &target)?;
-            compare(held, outside, &work.base, setup.options.max_rows)
+        self.look(|held, inner| {
+            let outside = connected(&mut inner.outside, &inner.setup, &inner.target)?;
+            compare(held, outside, &inner.base, inner.definitions.as_ref(), inner.setup.options.max_rows)
         })
     }
 
     fn checkpoint(&mut self, name: &str) -> Result<()> {
         self.usable()?;
-        self.held.query(&format!("SAVEPOINT {}", self.work.checkpoints.next()))?;
-        self.work.checkpoints.made(name);
-        Ok(())
+        self.turn(|held, inner| {
+            held.query(&format!("SAVEPOINT {}", inner.checkpoints.next()))?;
+            inner.checkpoints.made(name);
+            Ok(())
+        })
     }
 
     fn restore(&mut self, name: &str) -> Result<()> {
         self.usable()?;
-        let savepoint = self.work.checkpoints.find(name)?;
-        self.held.query(&format!("ROLLBACK TO SAVEPOINT {savepoint}"))?;
-        self.work.checkpoints.restored(name);
-        Ok(())
+        self.turn(|held, inner| {
+            let savepoint = inner.checkpoints.find(name)?;
+            held.query(&format!("ROLLBACK TO SAVEPOINT {savepoint}"))?;
+            inner.checkpoints.restored(name);
+            Ok(())
+        })
     }
 
     fn rollback(&mut self) -> Result<()> {
         self.usable()?;
-        self.begin_again()
+        self.turn(|held, inner| inner.begin_again(held))
+    }
+
+    fn hold(&mut self) -> Result<()> {
+        self.proxy.keep_turn(true);
+        let taken = self.turn(|_, _| Ok(()));
+        if taken.is_err() {
+            self.proxy.keep_turn(false);
+        }
+        taken
+    }
+
+    fn release(&mut self) {
+        if self.prepared.is_none() {
+            self.proxy.keep_turn(false);
+        }
     }
 
     fn intent(&mut self, operation: &str) -> Result<Prepared> {
@@ -232,18 +328,38 @@ impl Engine for PostgresEngine {
     }
 
     fn close(&mut self) {
-        self.watchdog.watch(None);
-        self.held.lose("it was closed");
-        self.work.outside = None;
+        self.inner.watchdog.watch(None);
+        self.proxy.stop();
+        lock(&self.held).lose("it was closed");
+        self.inner.outside = None;
     }
 }
 
-fn compare(inside: &mut dyn Session, outside: &mut dyn Session, base: &Base, max_rows: usize) -> Result<Changes> {
-    let changed = rows_changed(inside, outside, base, max_rows)?;
-    let schema = schema::changed(inside, outside, base)?;
-    Ok(Changes { rows: changed.rows, schema, notices: changed.notices })
+impl PostgresEngine {
+    /// A URL through the socket, wherever its directory will be.
+    fn socket_url(&self, user: &str, database: &str) -> String {
+        let (password, database) = (self.proxy.password(), encode(database));
+        format!("postgres://{user}:{password}@/{database}?host={{socket_dir}}")
+    }
+}
+
+fn compare(
+    inside: &mut dyn Session,
+    outside: &mut dyn Session,
+    base: &Base,
+    known: Option<&Definitions>,
+    max_rows: usize,
+) -> Result<Changes> {
+    let rows = rows_changed(inside, outside, base, max_rows)?;
+    let schema = schema::changed(inside, outside, base, known)?;
+    let notices = [rows.notices, schema.notices].concat();
+    Ok(Changes { rows: rows.rows, schema: schema.changes, notices })
 }
 
 #[cfg(test)]
 #[path = "engine_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "engine_proxy_tests.rs"]
+mod proxy_tests;

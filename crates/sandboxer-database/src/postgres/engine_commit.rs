@@ -1,9 +1,11 @@
 //! How the held transaction becomes real: at once, or in two steps.
 
+use std::sync::atomic::Ordering;
+
 use sandboxer_core::{Error, Result};
 
 use super::client::Connection;
-use super::engine::PostgresEngine;
+use super::engine::{Inner, PostgresEngine};
 use super::held::Held;
 use super::settle::{Token, settle_on};
 use crate::engine::{Outcome, Prepared};
@@ -29,11 +31,13 @@ const UNPREPARABLE: &str = "SELECT 'temporary objects were used in it' WHERE pg_
 /// Makes everything real, and begins anew. The number of the transaction is on disk before, so that a crash leaves no doubt.
 pub fn commit(engine: &mut PostgresEngine, operation: &str) -> Result<()> {
     engine.usable()?;
-    ready(&mut engine.held)?;
-    let token = Token { operation: operation.to_owned(), xid: engine.work.base.xid, gid: None };
-    token.note(&engine.setup.dir)?;
-    commit_held(engine, &token)?;
-    engine.begin_again()
+    engine.turn(|held, inner| {
+        ready(held)?;
+        let token = Token { operation: operation.to_owned(), xid: inner.base.xid, gid: None };
+        token.note(&inner.setup.dir)?;
+        commit_held(held, inner, &token)?;
+        inner.begin_again(held)
+    })
 }
 
 /// What is certain to fail at commit fails here, and leaves everything as it was.
@@ -48,119 +52,142 @@ fn ready(held: &mut Held) -> Result<()> {
     })
 }
 
-fn commit_held(engine: &mut PostgresEngine, token: &Token) -> Result<()> {
-    engine.watchdog.watch(None);
-    let Err(error) = engine.held.commit() else { return Ok(()) };
+fn commit_held(held: &mut Held, inner: &Inner, token: &Token) -> Result<()> {
+    inner.watchdog.watch(None);
+    let Err(error) = held.commit() else { return Ok(()) };
     // The answer may have been lost, and not the commit.
-    let mut connection = connect(engine)?;
-    match settle_on(&mut connection, token, None)? {
+    match settle_on(&mut connect(inner)?, token, None)? {
         Outcome::Committed => Ok(()),
         Outcome::Aborted => Err(error),
-        Outcome::Waiting => Err(undecided(engine)),
+        Outcome::Waiting => {
+            Err(says(inner, "the server has not decided yet whether it was committed; ask again"))
+        }
     }
 }
 
-fn undecided(engine: &PostgresEngine) -> Error {
-    Error::Database {
-        database: engine.target.to_string(),
-        message: "the server has not decided yet whether it was committed; ask again".to_owned(),
-        code: None,
-    }
+fn says(inner: &Inner, message: &str) -> Error {
+    Error::Database { database: inner.target.to_string(), message: message.to_owned(), code: None }
 }
 
-fn connect(engine: &PostgresEngine) -> Result<Connection> {
-    Connection::connect(&engine.target, engine.setup.password.as_deref())
+fn connect(inner: &Inner) -> Result<Connection> {
+    Connection::connect(&inner.target, inner.setup.password.as_deref())
 }
 
 /// What preparing would come to. A plain commit is found by the same number.
 pub fn intent(engine: &mut PostgresEngine, operation: &str) -> Result<Prepared> {
     engine.usable()?;
-    let mut token = Token { operation: operation.to_owned(), xid: engine.work.base.xid, gid: None };
-    if let Some(reason) = unpreparable(engine)? {
-        return Ok(Prepared::AtDecision { reason, token: token.to_value() });
-    }
-    token.gid = Some(name(&engine.setup.workspace, operation)?);
-    Ok(Prepared::Durable(token.to_value()))
+    engine.turn(|held, inner| {
+        let mut token = Token { operation: operation.to_owned(), xid: inner.base.xid, gid: None };
+        if let Some(reason) = unpreparable(held, inner)? {
+            return Ok(Prepared::AtDecision { reason, token: token.to_value() });
+        }
+        token.gid = Some(name(&inner.setup.workspace, operation)?);
+        Ok(Prepared::Durable(token.to_value()))
+    })
 }
 
-/// Prepares it on the server; where that cannot be, says why, and keeps it for the decision.
+/// Prepares it on the server; where that cannot be, says why, and keeps it for the decision. No client gets in from here on.
 pub fn prepare(engine: &mut PostgresEngine, operation: &str) -> Result<Prepared> {
     engine.usable()?;
-    ready(&mut engine.held)?;
-    let mut token = Token { operation: operation.to_owned(), xid: engine.work.base.xid, gid: None };
-    if let Some(reason) = unpreparable(engine)? {
-        token.note(&engine.setup.dir)?;
-        engine.prepared = Some(token.clone());
+    engine.proxy.keep_turn(true);
+    let prepared = engine.turn(|held, inner| prepare_held(held, inner, operation));
+    match &prepared {
+        Ok(prepared) => engine.prepared = Some(Token::of(prepared)?),
+        Err(_) => engine.proxy.keep_turn(false),
+    }
+    prepared
+}
+
+fn prepare_held(held: &mut Held, inner: &mut Inner, operation: &str) -> Result<Prepared> {
+    ready(held)?;
+    let mut token = Token { operation: operation.to_owned(), xid: inner.base.xid, gid: None };
+    if let Some(reason) = unpreparable(held, inner)? {
+        token.note(&inner.setup.dir)?;
         return Ok(Prepared::AtDecision { reason, token: token.to_value() });
     }
-    let gid = name(&engine.setup.workspace, operation)?;
+    let gid = name(&inner.setup.workspace, operation)?;
     token.gid = Some(gid.clone());
-    token.note(&engine.setup.dir)?;
-    engine.watchdog.watch(None);
-    engine.held.prepare(&gid)?;
-    engine.prepared = Some(token.clone());
+    token.note(&inner.setup.dir)?;
+    inner.watchdog.watch(None);
+    held.prepare(&gid)?;
     Ok(Prepared::Durable(token.to_value()))
 }
 
 fn name(workspace: &str, operation: &str) -> Result<String> {
     let name = format!("sandboxer_{workspace}_{operation}");
     if name.len() > LONGEST_NAME {
-        return Err(Error::usage(format!("{name:?} is longer than PostgreSQL lets a prepared transaction be called")));
+        return Err(Error::usage(format!(
+            "{name:?} is longer than PostgreSQL lets a prepared transaction be called"
+        )));
     }
     Ok(name)
 }
 
-fn unpreparable(engine: &mut PostgresEngine) -> Result<Option<String>> {
-    if !engine.preflight.prepares {
-        return Ok(Some("the server keeps no prepared transactions (max_prepared_transactions = 0)".to_owned()));
+fn unpreparable(held: &mut Held, inner: &Inner) -> Result<Option<String>> {
+    if !inner.preflight.prepares {
+        return Ok(Some(
+            "the server keeps no prepared transactions (max_prepared_transactions = 0)".to_owned(),
+        ));
     }
-    if engine.held.hidden_schema().is_none() {
-        let user = &engine.target.user;
-        return Ok(Some(format!("{user} may not create schemas, so the sandbox guards it with a temporary object")));
+    if held.hidden_schema().is_none() {
+        let user = &inner.target.user;
+        return Ok(Some(format!(
+            "{user} may not create schemas, so the sandbox guards it with a temporary object"
+        )));
     }
-    if engine.work.notified {
+    if inner.rules.notified.load(Ordering::SeqCst) {
         return Ok(Some("PostgreSQL cannot prepare it: NOTIFY or LISTEN was used in it".to_owned()));
     }
-    let reasons = engine.held.query(UNPREPARABLE)?;
+    let reasons = held.query(UNPREPARABLE)?;
     Ok(reasons.single().map(|reason| format!("PostgreSQL cannot prepare it: {reason}")))
 }
 
 /// Makes real what was prepared, and begins anew.
 pub fn finish(engine: &mut PostgresEngine, prepared: &Prepared) -> Result<()> {
     let token = Token::of(prepared)?;
-    if token.gid.is_none() && engine.prepared.as_ref() == Some(&token) {
-        commit_held(engine, &token)?;
-        return engine.begin_again();
+    let ours = engine.prepared.as_ref() == Some(&token);
+    if token.gid.is_none() && ours {
+        let committed = engine.turn(|held, inner| {
+            commit_held(held, inner, &token)?;
+            inner.begin_again(held)
+        });
+        engine.over();
+        return committed;
     }
-    let mut connection = connect(engine)?;
-    match settle_on(&mut connection, &token, Some(true))? {
-        Outcome::Committed if engine.prepared.is_some() => engine.begin_again(),
+    match settle_on(&mut connect(&engine.inner)?, &token, Some(true))? {
+        Outcome::Committed if ours => anew(engine),
         Outcome::Committed => Ok(()),
-        Outcome::Waiting => Err(undecided(engine)),
-        Outcome::Aborted => Err(Error::Database {
-            database: engine.target.to_string(),
-            message: format!("what was prepared as {:?} was rolled back by somebody", token.operation),
-            code: None,
-        }),
+        Outcome::Waiting => {
+            Err(says(&engine.inner, "the server has not decided yet whether it was committed; ask again"))
+        }
+        Outcome::Aborted => {
+            let message = format!("what was prepared as {:?} was rolled back by somebody", token.operation);
+            Err(says(&engine.inner, &message))
+        }
     }
 }
 
 /// Forgets what was prepared; whether the work is still there.
 pub fn abort(engine: &mut PostgresEngine, prepared: &Prepared) -> Result<bool> {
     let token = Token::of(prepared)?;
-    if token.gid.is_none() && engine.prepared.as_ref() == Some(&token) {
-        engine.prepared = None;
-        return Ok(engine.held.lost().is_none());
-    }
-    let mut connection = connect(engine)?;
     let ours = engine.prepared.as_ref() == Some(&token);
-    match settle_on(&mut connection, &token, Some(false))? {
-        Outcome::Committed => Err(Error::Database {
-            database: engine.target.to_string(),
-            message: format!("what was prepared as {:?} is committed already", token.operation),
-            code: None,
-        }),
-        _ if ours => engine.begin_again().map(|()| false),
+    if token.gid.is_none() && ours {
+        let there = engine.turn(|held, _| Ok(held.lost().is_none()));
+        engine.over();
+        return there;
+    }
+    match settle_on(&mut connect(&engine.inner)?, &token, Some(false))? {
+        Outcome::Committed => Err(says(
+            &engine.inner,
+            &format!("what was prepared as {:?} is committed already", token.operation),
+        )),
+        _ if ours => anew(engine).map(|()| false),
         _ => Ok(false),
     }
+}
+
+fn anew(engine: &mut PostgresEngine) -> Result<()> {
+    engine.turn(|held, inner| inner.begin_again(held))?;
+    engine.over();
+    Ok(())
 }

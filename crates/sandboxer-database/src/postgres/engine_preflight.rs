@@ -35,13 +35,13 @@ pub fn preflight(connection: &mut Connection, options: &Options) -> Result<Prefl
     connection.query("SET search_path = pg_catalog")?;
     let facts = connection.query(FACTS)?;
     let facts = facts.rows.first().map(Vec::as_slice).unwrap_or_default();
-    let unfit = |message: String| Error::Database {
-        database: connection.target().to_string(),
-        message,
-        code: None,
-    };
+    let unfit =
+        |message: String| Error::Database { database: connection.target().to_string(), message, code: None };
     if number::<u32>(facts, 0)? < OLDEST {
-        return Err(unfit(format!("the server is version {}; 12 is the oldest that will do", text(facts, 5))));
+        return Err(unfit(format!(
+            "the server is version {}; 12 is the oldest that will do",
+            text(facts, 5)
+        )));
     }
     if text(facts, 1) == "t" {
         return Err(unfit("the server is a standby, which only reads; use its primary".to_owned()));
@@ -66,7 +66,9 @@ fn powers(user: &str, superuser: bool, programs: bool) -> Option<String> {
         (_, true) => "may run programs or write files on the server",
         _ => return None,
     };
-    Some(format!("{user} {what}: what it does beside the tables (COPY … TO PROGRAM) is not held back; use a role with fewer rights"))
+    Some(format!(
+        "{user} {what}: what it does beside the tables (COPY … TO PROGRAM) is not held back; use a role with fewer rights"
+    ))
 }
 
 fn refuse_dblink(connection: &mut Connection, options: &Options) -> Result<()> {
@@ -79,6 +81,9 @@ fn refuse_dblink(connection: &mut Connection, options: &Options) -> Result<()> {
             connection.target().user,
             connection.target()
         ),
-        hint: Some("take the right away (REVOKE EXECUTE), use another role, or allow it (allow_ddl: [\"dblink\"])".to_owned()),
+        hint: Some(
+            "take the right away (REVOKE EXECUTE), use another role, or allow it (allow_ddl: [\"dblink\"])"
+                .to_owned(),
+        ),
     })
 }

@@ -1,5 +1,8 @@
 //! Scripts and single statements that come through the API: taken apart, checked, and run one after the other.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use sandboxer_core::model::Row;
 use sandboxer_core::{Error, Result};
 
@@ -35,17 +38,19 @@ pub fn query(held: &mut Held, sql: &str, options: &Options) -> Result<Vec<Row>> 
 }
 
 /// Whether a statement may send or await notifications, which cannot be prepared.
-pub fn notifies(statement: &str) -> bool {
+fn notifies(statement: &str) -> bool {
     let text = statement.to_lowercase();
     ["notify", "listen"].iter().any(|word| text.contains(word))
 }
 
 /// All statements of a script, each after a look at what it would lock.
-pub fn execute(held: &mut Held, script: &str, options: &Options, locks: &mut Locks) -> Result<Executed> {
+pub fn execute(held: &mut Held, script: &str, rules: &Rules) -> Result<Executed> {
+    rules.notified.fetch_or(notifies(script), Ordering::SeqCst);
     let mut executed = Executed::default();
     for statement in pieces(script)? {
         executed.statements += 1;
-        let rows = run(held, statement, options, locks).map_err(|e| name_statement(e, executed.statements, statement))?;
+        let rows =
+            run(held, statement, rules).map_err(|e| name_statement(e, executed.statements, statement))?;
         executed.rows += touched(&rows.tag);
     }
     // What a script sets is its own.
@@ -53,16 +58,77 @@ pub fn execute(held: &mut Held, script: &str, options: &Options, locks: &mut Loc
     Ok(executed)
 }
 
-fn run(held: &mut Held, statement: &str, options: &Options, locks: &mut Locks) -> Result<Rows> {
-    checked(held, statement, options)?;
+fn run(held: &mut Held, statement: &str, rules: &Rules) -> Result<Rows> {
+    checked(held, statement, &rules.options)?;
     let rows = held.query(statement)?;
     if ddl::wants_look(statement) {
         let hidden = held.hidden_schema().unwrap_or_default().to_owned();
-        if let Some(refusal) = locks.look(held, statement, options, &hidden)? {
+        if let Some(refusal) = rules.locks().look(held, statement, &rules.options, &hidden)? {
             return Err(refused(refusal));
         }
     }
     Ok(rows)
+}
+
+/// What the engine and the proxy's clients have in common about statements.
+#[derive(Clone)]
+pub struct Rules {
+    pub options: Options,
+    pub locks: Arc<Mutex<Locks>>,
+    /// Whether something was run that the server cannot prepare, and would not tell.
+    pub notified: Arc<AtomicBool>,
+}
+
+impl Rules {
+    /// Rules for a transaction that begins.
+    pub fn new(options: &Options) -> Self {
+        Self { options: options.clone(), locks: Arc::default(), notified: Arc::default() }
+    }
+
+    /// Another transaction begins.
+    pub fn reset(&self) {
+        *self.locks() = Locks::default();
+        self.notified.store(false, Ordering::SeqCst);
+    }
+
+    pub fn locks(&self) -> MutexGuard<'_, Locks> {
+        self.locks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the proxy asks before it sends a definition for a client.
+    pub fn gate(&self, held: &mut Held, statement: &str) -> Result<(), (String, String)> {
+        self.notified.fetch_or(notifies(statement), Ordering::SeqCst);
+        if ddl::permitted(statement, &self.options) {
+            self.locks().permit();
+        }
+        let mut older = |name: &str| {
+            held.ask_inside(&ddl::older_query(name)).map_or(true, |rows| rows.single() == Some("t"))
+        };
+        ddl::check(statement, &self.options, &mut older).map_err(told)
+    }
+
+    /// What the proxy asks before a client's unit with definitions in it is kept.
+    pub fn look(&self, held: &mut Held) -> Result<(), (String, String)> {
+        let hidden = held.hidden_schema().unwrap_or_default().to_owned();
+        match self.locks().look(&mut Inside(held), "this transaction", &self.options, &hidden) {
+            Ok(None) => Ok(()),
+            Ok(Some(refusal)) => Err(told(refusal)),
+            Err(error) => Err(("XX000".to_owned(), error.to_string())),
+        }
+    }
+}
+
+fn told(refusal: ddl::Refusal) -> (String, String) {
+    (refusal.sqlstate.to_owned(), format!("{}; {}", refusal.message, refusal.hint))
+}
+
+/// The held session in the midst of a client's unit.
+struct Inside<'h>(&'h mut Held);
+
+impl Session for Inside<'_> {
+    fn query(&mut self, sql: &str) -> Result<Rows> {
+        self.0.ask_inside(sql)
+    }
 }
 
 fn checked(held: &mut Held, statement: &str, options: &Options) -> Result<()> {
@@ -92,12 +158,18 @@ fn pieces(sql: &str) -> Result<Vec<&str>> {
         let text = sql.get(statement.range).unwrap_or_default();
         match statement.kind {
             Kind::Refused(refusal) => {
-                return Err(Error::Refused { reason: refusal.message, hint: refusal.hint.map(ToOwned::to_owned) });
+                return Err(Error::Refused {
+                    reason: refusal.message,
+                    hint: refusal.hint.map(ToOwned::to_owned),
+                });
             }
             Kind::Other | Kind::Definition | Kind::Set { .. } | Kind::ResetAll => pieces.push(text),
             _ => {
                 return Err(Error::Refused {
-                    reason: format!("{:?} is not for scripts: a script is one unit, all of it or nothing", short(text)),
+                    reason: format!(
+                        "{:?} is not for scripts: a script is one unit, all of it or nothing",
+                        short(text)
+                    ),
                     hint: Some("leave BEGIN, COMMIT and the like out".to_owned()),
                 });
             }
@@ -117,7 +189,9 @@ fn name_statement(error: Error, number: usize, statement: &str) -> Error {
             let message = format!("statement {number} ({}): {message}", short(statement));
             Error::Database { database, message, code }
         }
-        Error::Refused { reason, hint } => Error::Refused { reason: format!("statement {number}: {reason}"), hint },
+        Error::Refused { reason, hint } => {
+            Error::Refused { reason: format!("statement {number}: {reason}"), hint }
+        }
         other => other,
     }
 }

@@ -13,7 +13,7 @@ const SCHEMA: &str = "create table users (id int primary key, name text not null
     create table posts (id int primary key, author int references users deferrable initially deferred); \
     create table log (what text)";
 
-struct World<'s> {
+pub(super) struct World<'s> {
     server: &'s Postgres,
     database: String,
     setup: Setup,
@@ -35,16 +35,20 @@ fn world_on<'s>(server: &'s Postgres, options: Options) -> World<'s> {
     World { server, database, setup, _dir: dir }
 }
 
-fn world() -> Option<World<'static>> {
-    Some(world_on(Postgres::shared()?, Options::default()))
+pub(super) fn world() -> Option<World<'static>> {
+    world_with(Options::default())
+}
+
+pub(super) fn world_with(options: Options) -> Option<World<'static>> {
+    Some(world_on(Postgres::shared()?, options))
 }
 
 impl World<'_> {
-    fn open(&self) -> PostgresEngine {
+    pub(super) fn open(&self) -> PostgresEngine {
         PostgresEngine::open(&self.setup).unwrap()
     }
 
-    fn sql(&self, sql: &str) -> String {
+    pub(super) fn sql(&self, sql: &str) -> String {
         self.server.sql(&self.database, sql)
     }
 
@@ -82,7 +86,8 @@ fn rows_are_read_and_written_and_nothing_is_seen_outside() {
     assert_eq!(plain(engine.row("users", "2").unwrap()), json!({"id": 2, "name": "u2", "age": 2}));
     assert_eq!(engine.row("public.users", "77").unwrap(), None);
     let page = Page { limit: Some(2), after: Some("2".to_owned()) };
-    let names: Vec<_> = engine.rows("users", &page).unwrap().iter().map(|r| r.get("name").cloned().unwrap()).collect();
+    let names: Vec<_> =
+        engine.rows("users", &page).unwrap().iter().map(|r| r.get("name").cloned().unwrap()).collect();
     assert_eq!(names, ["u3", "u4"]);
     assert!(!engine.put_row("users", "9", Some(&row(json!({"age": 90})))).unwrap());
     assert!(engine.put_row("users", "2", Some(&row(json!({"id": 2, "name": "it's"})))).unwrap());
@@ -122,11 +127,17 @@ fn a_query_changes_nothing_and_a_script_is_all_or_nothing() {
     let error = engine.execute("insert into log values ('never'); insert into users values (1)").unwrap_err();
     assert!(error.to_string().contains("statement 2 (insert into users values (1))"), "{error}");
     assert_eq!(engine.query("select * from log").unwrap().len(), 2);
-    for escape in ["commit", "/* a /* b */ c */ commit", "select 1; rollback", "begin; select 1", "prepare transaction 'x'"] {
+    for escape in [
+        "commit",
+        "/* a /* b */ c */ commit",
+        "select 1; rollback",
+        "begin; select 1",
+        "prepare transaction 'x'",
+    ] {
         assert!(engine.execute(escape).is_err(), "{escape}");
     }
     assert!(engine.query("select 1; select 2").is_err());
-    assert_eq!(engine.status(), Status::Held { notices: engine.preflight.notices.clone() });
+    assert_eq!(engine.status(), Status::Held { notices: engine.inner.preflight.notices.clone() });
     assert_eq!(world.sql("select count(*) from log"), "0");
 }
 
@@ -230,7 +241,10 @@ fn what_cannot_be_prepared_is_committed_at_the_decision() {
     assert!(notices[0].contains("max_prepared_transactions"), "{notices:?}");
     engine.execute("insert into users values (10)").unwrap();
     let prepared = engine.prepare("a").unwrap();
-    assert!(matches!(&prepared, Prepared::AtDecision { reason, .. } if reason.contains("max_prepared")), "{prepared:?}");
+    assert!(
+        matches!(&prepared, Prepared::AtDecision { reason, .. } if reason.contains("max_prepared")),
+        "{prepared:?}"
+    );
     assert!(engine.execute("insert into users values (11)").is_err());
     assert!(engine.abort(&prepared).unwrap());
     engine.execute("insert into users values (11)").unwrap();
@@ -272,7 +286,10 @@ fn a_lost_session_says_so_and_leaks_nothing() {
     let world = world_on(&server, Options::default());
     let mut engine = world.open();
     engine.execute("insert into users values (10)").unwrap();
-    world.sql(&format!("select pg_terminate_backend({})", engine.held.backend_pid()));
+    world.sql(&format!(
+        "select pg_terminate_backend({})",
+        engine.proxy.with_session(Duration::ZERO, |held| Ok(held.backend_pid())).unwrap()
+    ));
     until("it is lost", || matches!(engine.status(), Status::Lost { .. }));
     for result in [engine.execute("select 1").err(), engine.commit("x").err(), engine.changes().err()] {
         assert!(result.unwrap().to_string().contains("lost"));
@@ -324,7 +341,11 @@ fn conflicts_with_production_are_errors_and_the_work_stays() {
     engine.execute("insert into log values ('kept')").unwrap();
     let mut production = world.production();
     production.query("begin; update users set age = -1 where id = 1; delete from users where id = 2; insert into users values (10)").unwrap();
-    for sql in ["update users set age = 1 where id = 1", "update users set age = 2 where id = 2", "insert into users values (10)"] {
+    for sql in [
+        "update users set age = 1 where id = 1",
+        "update users set age = 2 where id = 2",
+        "insert into users values (10)",
+    ] {
         let error = engine.execute(sql).unwrap_err();
         assert!(error.to_string().contains("55P03"), "{error}");
     }
@@ -355,9 +376,14 @@ fn what_locks_production_out_is_refused_unless_allowed() {
         assert!(error.to_string().contains("lock out everybody"), "{sql}: {error}");
     }
     engine.execute("create table mine (id int primary key); create index on mine (id); alter table mine add x int; truncate mine; drop table mine").unwrap();
-    engine.execute("lock table users in access share mode; create view v as select * from users; drop view v").unwrap();
+    engine
+        .execute("lock table users in access share mode; create view v as select * from users; drop view v")
+        .unwrap();
     // Nothing of what was refused is left: neither the change nor the lock.
-    assert_eq!(world.sql("set lock_timeout = '1s'; begin; lock table users in exclusive mode; select 1"), "1");
+    assert_eq!(
+        world.sql("set lock_timeout = '1s'; begin; lock table users in exclusive mode; select 1"),
+        "1"
+    );
     drop(engine);
     world.setup.options.allow_ddl = vec!["alter table".to_owned()];
     let mut engine = world.open();
@@ -365,7 +391,8 @@ fn what_locks_production_out_is_refused_unless_allowed() {
     engine.execute("create function f() returns int language sql as 'select 1'").unwrap();
     assert!(engine.execute("truncate log").is_err());
     let changes = engine.changes().unwrap();
-    let kinds: Vec<_> = changes.schema.iter().map(|change| (change.kind.as_str(), change.name.as_str())).collect();
+    let kinds: Vec<_> =
+        changes.schema.iter().map(|change| (change.kind.as_str(), change.name.as_str())).collect();
     assert_eq!(kinds, [("function", "public.f()"), ("table", "public.users")]);
     assert!(changes.schema[1].new.as_ref().unwrap().contains("x integer"));
     assert!(!changes.schema[1].old.as_ref().unwrap().contains("x integer"));
@@ -400,11 +427,24 @@ fn every_kind_of_definition_is_in_the_difference() {
     let Some(world) = world() else { return };
     let mut engine = world.open();
     engine.execute(RICH).unwrap();
-    let mut kinds: Vec<_> = engine.changes().unwrap().schema.iter().map(|change| change.kind.clone()).collect();
+    let mut kinds: Vec<_> =
+        engine.changes().unwrap().schema.iter().map(|change| change.kind.clone()).collect();
     kinds.dedup();
     assert_eq!(
         kinds,
-        ["schema", "type", "sequence", "function", "table", "index", "constraint", "view", "trigger", "privileges", "comment"]
+        [
+            "schema",
+            "type",
+            "sequence",
+            "function",
+            "table",
+            "index",
+            "constraint",
+            "view",
+            "trigger",
+            "privileges",
+            "comment"
+        ]
     );
     engine.commit("x").unwrap();
     assert_eq!(engine.changes().unwrap(), Changes::default());

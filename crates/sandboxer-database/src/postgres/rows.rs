@@ -8,7 +8,7 @@ use super::values::{from_json, from_key, ident, literal, to_json};
 use crate::engine::{Page, key_parts};
 
 /// Where SQL can be asked: the held session in its turn, or a connection of our own.
-pub trait Session {
+pub trait Session: Send {
     /// Runs one statement (or several, of which the last one's rows are given).
     fn query(&mut self, sql: &str) -> Result<Rows>;
 }
@@ -117,7 +117,8 @@ impl Table {
 
     fn at_key(&self, key: &str) -> Result<String> {
         let literals = self.key_literals(key)?;
-        let terms = self.key_columns().zip(literals).map(|(c, value)| format!("{} = {value}", ident(&c.name)));
+        let terms =
+            self.key_columns().zip(literals).map(|(c, value)| format!("{} = {value}", ident(&c.name)));
         Ok(terms.collect::<Vec<_>>().join(" AND "))
     }
 }
@@ -172,7 +173,7 @@ pub fn describe(session: &mut dyn Session, oid: u32) -> Result<Table> {
         name: text(&head, 1),
         partitioned: text(&head, 2) == "p",
         key: key_places(&columns),
-        columns: columns.iter().map(column).collect(),
+        columns: columns.iter().map(|row| column(row)).collect(),
     })
 }
 
@@ -188,7 +189,7 @@ fn columns_query(oid: u32) -> String {
     )
 }
 
-fn column(row: &Vec<Option<String>>) -> Column {
+fn column(row: &[Option<String>]) -> Column {
     Column {
         name: text(row, 0),
         type_name: text(row, 1),
@@ -199,9 +200,10 @@ fn column(row: &Vec<Option<String>>) -> Column {
 }
 
 fn key_places(columns: &[Vec<Option<String>>]) -> Vec<usize> {
-    let numbered = columns.iter().enumerate().filter_map(|(place, row)| {
-        row.get(5)?.as_ref()?.parse::<usize>().ok().map(|in_key| (in_key, place))
-    });
+    let numbered = columns
+        .iter()
+        .enumerate()
+        .filter_map(|(place, row)| row.get(5)?.as_ref()?.parse::<usize>().ok().map(|in_key| (in_key, place)));
     let mut places: Vec<_> = numbered.collect();
     places.sort_unstable();
     places.into_iter().map(|(_, place)| place).collect()
@@ -226,7 +228,9 @@ pub fn to_rows(answer: &Rows) -> Vec<Row> {
 /// One row of an answer as JSON, without its first columns.
 pub fn to_row(answer: &Rows, values: &[Option<String>], skip: usize) -> Row {
     let named = answer.columns.iter().zip(values).skip(skip);
-    Row(named.map(|(column, value)| (column.name.clone(), to_json(column.type_oid, value.as_deref()))).collect())
+    Row(named
+        .map(|(column, value)| (column.name.clone(), to_json(column.type_oid, value.as_deref())))
+        .collect())
 }
 
 /// Rows of a table in the order of its key; in the order of their text where it has none.
@@ -256,8 +260,7 @@ pub fn row(session: &mut dyn Session, table: &Table, key: &str) -> Result<Option
 pub fn put_row(session: &mut dyn Session, table: &Table, key: &str, row: Option<&Row>) -> Result<bool> {
     let at_key = table.at_key(key)?;
     let Some(row) = row else {
-        let deleted =
-            session.query(&format!("DELETE FROM {} WHERE {at_key} RETURNING 1", table.source()))?;
+        let deleted = session.query(&format!("DELETE FROM {} WHERE {at_key} RETURNING 1", table.source()))?;
         return Ok(!deleted.rows.is_empty());
     };
     check_columns(table, row)?;

@@ -36,7 +36,8 @@ impl Token {
     /// Of something that was prepared, or will be committed at the decision.
     pub fn of(prepared: &Prepared) -> Result<Self> {
         let (Prepared::Durable(token) | Prepared::AtDecision { token, .. }) = prepared;
-        serde_json::from_value(token.clone()).map_err(|_| Error::usage("the token is not one of PostgreSQL's"))
+        serde_json::from_value(token.clone())
+            .map_err(|_| Error::usage("the token is not one of PostgreSQL's"))
     }
 
     /// As the engine hands it out.

@@ -170,6 +170,9 @@ fn kind_of(words: &[&str], tokens: &[Spanned]) -> Kind {
             | "truncate" | "lock" | "cluster" | "reindex" | "refresh" | "comment",
             ..,
         ] => Kind::Definition,
+        // Not to be prepared once it was done: the gate takes note.
+        ["notify" | "listen" | "unlisten", ..] => Kind::Definition,
+        _ if has_name(tokens, |name| name == "pg_notify") => Kind::Definition,
         _ => Kind::Other,
     }
 }

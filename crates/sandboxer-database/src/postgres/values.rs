@@ -53,7 +53,9 @@ fn known(type_oid: u32, text: &str) -> Option<Value> {
         BOOL => Some(Value::Bool(text == "t" || text == "true")),
         INT2 | INT4 | INT8 | OID => text.parse::<i64>().ok().map(Value::from),
         FLOAT4 | FLOAT8 => text.parse().ok().and_then(Number::from_f64).map(Value::Number),
-        BYTEA => HEXLOWER.decode(text.strip_prefix("\\x")?.as_bytes()).ok().map(|bytes| bytes_to_json(&bytes)),
+        BYTEA => {
+            HEXLOWER.decode(text.strip_prefix("\\x")?.as_bytes()).ok().map(|bytes| bytes_to_json(&bytes))
+        }
         _ => None,
     }
 }
@@ -98,7 +100,11 @@ fn typed(text: &str, type_name: &str) -> Result<String> {
 /// A text as a literal that means the same whatever `standard_conforming_strings` is.
 pub fn literal(text: &str) -> String {
     let quoted = text.replace('\'', "''");
-    if quoted.contains('\\') { format!(" E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
+    if quoted.contains('\\') {
+        format!(" E'{}'", quoted.replace('\\', "\\\\"))
+    } else {
+        format!("'{quoted}'")
+    }
 }
 
 /// A name in quotes.

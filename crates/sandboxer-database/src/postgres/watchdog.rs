@@ -123,7 +123,9 @@ impl Patrol {
             Ok(Some(waiting)) => self.judge(watched, &waiting),
             Err(problem) => {
                 self.connection = None;
-                self.report(watched, |seen| seen.notices = vec![format!("the server does not answer: {problem}")]);
+                self.report(watched, |seen| {
+                    seen.notices = vec![format!("the server does not answer: {problem}")]
+                });
             }
         }
     }

@@ -31,7 +31,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use sandboxer_core::{Error, Result};
 use ulid::Ulid;
 
-use super::client::Canceller;
+use super::client::{Canceller, PgError};
 use super::held::{Defences, Held};
 use super::statement::Statement;
 use super::wire::Stream;
@@ -55,6 +55,9 @@ const ENGINE: u64 = 0;
 /// runs. The error is what the client is told, with its SQLSTATE.
 pub type Gate = Arc<dyn Fn(&mut Held, &str) -> std::result::Result<(), (String, String)> + Send + Sync>;
 
+/// Looks at a unit in which something was defined, before it is kept. The error is what the client is told, and the unit is undone.
+pub type Look = Arc<dyn Fn(&mut Held) -> std::result::Result<(), (String, String)> + Send + Sync>;
+
 /// How a proxy treats its clients.
 #[derive(Clone)]
 pub struct Options {
@@ -64,11 +67,13 @@ pub struct Options {
     pub clients: usize,
     /// May refuse statements.
     pub gate: Option<Gate>,
+    /// May refuse what they did.
+    pub look: Option<Look>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { turn_timeout: Duration::from_secs(10), clients: 100, gate: None }
+        Self { turn_timeout: Duration::from_secs(10), clients: 100, gate: None, look: None }
     }
 }
 
@@ -81,6 +86,8 @@ pub struct Proxy {
     password: String,
     wake: UnixStream,
     listening: Option<JoinHandle<()>>,
+    /// Whether the turn stays with us after [`Proxy::with_session`].
+    kept: AtomicBool,
 }
 
 /// What all clients have in common.
@@ -122,7 +129,8 @@ impl Proxy {
         let shared = Arc::new(Shared::new(held, options, &password));
         let listener = Listener { shared: shared.clone(), unix, tcp, woken };
         let listening = Some(thread::spawn(move || listener.run()));
-        Ok(Self { shared, dir: dir.to_path_buf(), port, password, wake, listening })
+        let kept = AtomicBool::new(false);
+        Ok(Self { shared, dir: dir.to_path_buf(), port, password, wake, listening, kept })
     }
 
     /// A complete URL for programs on this machine.
@@ -161,10 +169,12 @@ impl Proxy {
         work: impl FnOnce(&mut Held) -> Result<T>,
     ) -> Result<T> {
         let shared = &self.shared;
-        shared.turn.take(ENGINE, "the sandbox itself", patience).map_err(|holder| Error::Busy {
-            path: self.dir.join(SOCKET),
-            holder: holder.map(|holder| format!("{} has a transaction open", holder.name)),
-        })?;
+        if shared.turn.holder().is_none_or(|holder| holder.id != ENGINE) {
+            shared.turn.take(ENGINE, "the sandbox itself", patience).map_err(|holder| Error::Busy {
+                path: self.dir.join(SOCKET),
+                holder: holder.map(|holder| format!("{} has a transaction open", holder.name)),
+            })?;
+        }
         let result = {
             let mut held = shared.lock_held();
             if held.lost().is_none() {
@@ -176,8 +186,18 @@ impl Proxy {
             *locked(&shared.constraints) = None;
             result
         };
-        shared.turn.give(ENGINE);
+        if !self.kept.load(Ordering::SeqCst) {
+            shared.turn.give(ENGINE);
+        }
         result
+    }
+
+    /// From the next [`Proxy::with_session`] on no client gets in, until this is taken back.
+    pub fn keep_turn(&self, keep: bool) {
+        self.kept.store(keep, Ordering::SeqCst);
+        if !keep {
+            self.shared.turn.give(ENGINE);
+        }
     }
 
     /// Who has a transaction open, or a statement running.
@@ -249,6 +269,15 @@ impl Shared {
         let gate = self.options.gate.as_ref()?;
         let text = String::from_utf8_lossy(&sql[statement.range.clone()]);
         gate(held, &text).err().map(|(code, message)| Said::new(&code, message))
+    }
+}
+
+impl Shared {
+    /// Whether what a client defined may be kept.
+    fn look(&self, held: &mut Held) -> Option<PgError> {
+        let look = self.options.look.as_ref()?;
+        let (code, message) = look(held).err()?;
+        Some(PgError { severity: "ERROR".to_owned(), code, message, ..PgError::default() })
     }
 }
 

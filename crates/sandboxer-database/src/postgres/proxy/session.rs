@@ -134,6 +134,11 @@ impl Client {
         if self.defined {
             *locked(&self.shared.constraints) = None;
             held.verify_inside().map_err(|error| lost(&error))?;
+            if let Some(error) = self.shared.look(held) {
+                self.tell(&error);
+                self.undo(held)?;
+                return Ok(false);
+            }
         }
         let constraints = self.shared.constraints(held)?;
         if !constraints.all.is_empty()

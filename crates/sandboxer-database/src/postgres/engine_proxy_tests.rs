@@ -1,0 +1,137 @@
+//! The engine with clients beside it.
+
+use std::time::Duration;
+
+use super::super::target::Host;
+use super::tests::{World, world, world_with};
+use super::*;
+use crate::engine::Options;
+
+fn client(engine: &PostgresEngine) -> Connection {
+    let target = Target {
+        host: Host::Tcp("127.0.0.1".to_owned()),
+        port: engine.proxy.port(),
+        user: engine.proxy.user().to_owned(),
+        database: engine.inner.target.database.clone(),
+    };
+    Connection::connect(&target, Some(engine.proxy.password())).unwrap()
+}
+
+fn impatient() -> Options {
+    Options { turn_timeout: Duration::from_millis(200), ..Options::default() }
+}
+
+fn count(world: &World<'_>) -> String {
+    world.sql("select count(*) from users")
+}
+
+#[test]
+fn clients_and_the_engine_share_one_transaction() {
+    let Some(world) = world_with(impatient()) else { return };
+    let mut engine = world.open();
+    let mut client = client(&engine);
+    client.query("set timezone = 'Asia/Tokyo'; set search_path = pg_temp, public").unwrap();
+    client.query("insert into users values (10)").unwrap();
+    engine.execute("insert into users values (11)").unwrap();
+    assert_eq!(client.query("select count(*) from users").unwrap().single(), Some("7"));
+    engine.checkpoint("seven").unwrap();
+    client.query("begin; delete from users where id > 5").unwrap();
+    let error = engine.changes().unwrap_err();
+    assert!(matches!(&error, Error::Busy { holder: Some(_), .. }), "{error}");
+    assert!(matches!(engine.status(), Status::Held { .. }));
+    client.query("commit").unwrap();
+    assert_eq!(engine.changes().unwrap().rows.len(), 0);
+    engine.restore("seven").unwrap();
+    assert_eq!(engine.changes().unwrap().rows.len(), 2);
+    assert_eq!(client.query("show timezone").unwrap().single(), Some("Asia/Tokyo"));
+    assert_eq!(count(&world), "5");
+    engine.commit("op").unwrap();
+    assert_eq!(count(&world), "7");
+    client.query("insert into users values (12)").unwrap();
+    engine.rollback().unwrap();
+    assert_eq!(client.query("select count(*) from users").unwrap().single(), Some("7"));
+    engine.close();
+    assert!(client.query("select 1").is_err());
+}
+
+#[test]
+fn clients_wait_while_it_is_prepared() {
+    let Some(world) = world_with(impatient()) else { return };
+    let mut engine = world.open();
+    let mut client = client(&engine);
+    for (id, script) in [(10, "select 1"), (11, "create temporary table if not exists t (x int)")] {
+        client.query(&format!("{script}; insert into users values ({id})")).unwrap();
+        let prepared = engine.prepare(&format!("op{id}")).unwrap();
+        assert_eq!(matches!(prepared, Prepared::Durable(_)), id == 10, "{prepared:?}");
+        let error = client.query("insert into users values (99)").unwrap_err();
+        assert_eq!(error.code(), Some("55P03"), "{error:?}");
+        engine.finish(&prepared).unwrap();
+        client.query("select 1").unwrap();
+    }
+    client.query("insert into users values (12)").unwrap();
+    client.query("begin").unwrap();
+    client.query("insert into users values (13)").unwrap();
+    assert!(engine.prepare("busy").is_err());
+    client.query("rollback").unwrap();
+    let prepared = engine.prepare("aborted").unwrap();
+    engine.abort(&prepared).unwrap();
+    client.query("select 1").unwrap();
+    assert_eq!(count(&world), "7");
+}
+
+#[test]
+fn notifications_of_clients_are_not_prepared() {
+    let Some(world) = world() else { return };
+    let mut engine = world.open();
+    let mut client = client(&engine);
+    for sql in ["notify news", "select pg_notify('a', 'b')"] {
+        client.query(sql).unwrap();
+        let prepared = engine.prepare("op").unwrap();
+        assert!(matches!(prepared, Prepared::AtDecision { .. }), "{sql}: {prepared:?}");
+        assert!(engine.abort(&prepared).unwrap());
+        engine.rollback().unwrap();
+    }
+}
+
+#[test]
+fn clients_do_not_lock_production_out() {
+    let Some(world) = world() else { return };
+    let mut engine = world.open();
+    let mut client = client(&engine);
+    for sql in [
+        "alter table users add x int",
+        "create index on users (age)",
+        "do $$ begin alter table users add x int; end $$",
+        "create table referring (id int references users)",
+        "select 1; truncate log",
+    ] {
+        let error = client.query(sql).unwrap_err();
+        assert_eq!(error.code(), Some("42501"), "{sql}: {error:?}");
+    }
+    client.query("create table mine (id int primary key); create index on mine (id); truncate mine").unwrap();
+    client.query("begin").unwrap();
+    client.query("insert into mine values (1)").unwrap();
+    client.query("do $$ begin execute 'truncate ' || 'log'; end $$").unwrap();
+    assert_eq!(client.query("commit").unwrap_err().code(), Some("42501"));
+    assert_eq!(client.query("select count(*) from mine").unwrap().single(), Some("0"));
+    assert_eq!(
+        world.sql("set lock_timeout = '1s'; begin; lock table users, log in exclusive mode; select 1"),
+        "1"
+    );
+    assert_eq!(engine.changes().unwrap().schema.len(), 2);
+}
+
+#[test]
+fn what_is_allowed_by_name_clients_may() {
+    let Some(world) = world_with(Options { allow_ddl: vec!["alter table".to_owned()], ..Options::default() })
+    else {
+        return;
+    };
+    let mut engine = world.open();
+    let mut client = client(&engine);
+    client.query("alter table users add x int").unwrap();
+    client.query("create table mine (id int)").unwrap();
+    assert_eq!(client.query("truncate log").unwrap_err().code(), Some("42501"));
+    let names: Vec<_> = engine.changes().unwrap().schema.into_iter().map(|change| change.name).collect();
+    assert_eq!(names, ["public.mine", "public.users"]);
+}
