@@ -50,7 +50,10 @@ impl Place {
             "connection" => Some(Self::Connection),
             "changes.jsonl" => Some(Self::Changes),
             "query" => return Ok(Self::Query(parameter(query, "sql")?.ok_or_else(|| unknown(path))?)),
-            table => table.strip_prefix("tables/").and_then(|rest| of_table(rest, query).transpose()).transpose()?,
+            table => table
+                .strip_prefix("tables/")
+                .and_then(|rest| of_table(rest, query).transpose())
+                .transpose()?,
         };
         found.ok_or_else(|| unknown(path))
     }
@@ -61,11 +64,16 @@ fn of_table(rest: &str, query: &str) -> Result<Option<Place>> {
         let place = key.strip_suffix(".json").zip(decode(table));
         return Ok(place.map(|(key, table)| Place::Row(table, key.to_owned())));
     }
-    let Some(table) = rest.strip_suffix(".jsonl").filter(|table| !table.contains('/')) else { return Ok(None) };
+    let Some(table) = rest.strip_suffix(".jsonl").filter(|table| !table.contains('/')) else {
+        return Ok(None);
+    };
     let limit = parameter(query, "limit")?;
-    let limit = limit.map(|text| text.parse().map_err(|_| Error::usage(format!("limit={text} is no number"))));
+    let limit =
+        limit.map(|text| text.parse().map_err(|_| Error::usage(format!("limit={text} is no number"))));
     let after = raw_parameter(query, "after").map(str::to_owned);
-    Ok(decode(table).map(|table| limit.transpose().map(|limit| Place::Rows(table, Page { limit, after }))).transpose()?)
+    Ok(decode(table)
+        .map(|table| limit.transpose().map(|limit| Place::Rows(table, Page { limit, after })))
+        .transpose()?)
 }
 
 fn raw_parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
@@ -98,7 +106,9 @@ fn unknown(path: &RelPath) -> Error {
 pub fn read(engine: &mut dyn Engine, path: &RelPath) -> Result<Vec<u8>> {
     match Place::parse(path)? {
         Place::Schema => engine.schema().map(String::into_bytes),
-        Place::Tables => engine.tables().map(|tables| tables.iter().map(|t| format!("{t}\n")).collect::<String>().into_bytes()),
+        Place::Tables => engine
+            .tables()
+            .map(|tables| tables.iter().map(|t| format!("{t}\n")).collect::<String>().into_bytes()),
         Place::Rows(table, page) => engine.rows(&table, &page).and_then(|rows| lines(&rows)),
         Place::Row(table, key) => one_row(engine, path, &table, &key),
         Place::Query(sql) => engine.query(&sql).and_then(|rows| lines(&rows)),
@@ -201,9 +211,14 @@ mod tests {
 
     #[test]
     fn other_paths_are_told_what_there_is() {
-        for path in ["nothing", "tables/t", "tables/t/rows/1", "query", "tables/a/b.jsonl", "tables/t/x/1.json"] {
+        for path in
+            ["nothing", "tables/t", "tables/t/rows/1", "query", "tables/a/b.jsonl", "tables/t/x/1.json"]
+        {
             let error = place(path).unwrap_err();
-            assert!(matches!(&error, Error::Usage { hint: Some(hint), .. } if hint.contains("schema.sql")), "{path}");
+            assert!(
+                matches!(&error, Error::Usage { hint: Some(hint), .. } if hint.contains("schema.sql")),
+                "{path}"
+            );
         }
         assert!(place("tables/t.jsonl?limit=many").unwrap_err().to_string().contains("limit=many"));
     }

@@ -108,7 +108,8 @@ mod tests {
     #[test]
     fn the_digest_is_of_what_will_be() {
         let of = |old, new| {
-            let rows = vec![change(json!({"id": 1}), Some(row(json!({"v": old}))), Some(row(json!({"v": new}))))];
+            let rows =
+                vec![change(json!({"id": 1}), Some(row(json!({"v": old}))), Some(row(json!({"v": new}))))];
             view(&Changes { rows, ..Changes::default() }).unwrap().digest
         };
         assert_eq!(of(1, 2), of(3, 2));
@@ -118,7 +119,12 @@ mod tests {
     #[test]
     fn the_schema_is_told_line_by_line() {
         let schema = vec![
-            SchemaChange { kind: "table".into(), name: "t".into(), old: Some("a\nb".into()), new: Some("a\nc".into()) },
+            SchemaChange {
+                kind: "table".into(),
+                name: "t".into(),
+                old: Some("a\nb".into()),
+                new: Some("a\nc".into()),
+            },
             SchemaChange { kind: "view".into(), name: "v".into(), old: None, new: Some("x".into()) },
         ];
         let view = view(&Changes { schema, ..Changes::default() }).unwrap();

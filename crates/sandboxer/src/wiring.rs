@@ -190,15 +190,18 @@ mod tests {
     fn the_built_ins_go_by_their_names() {
         let registry = registry_of(&Settings::default(), Path::new("/nowhere")).unwrap();
         let names: Vec<&str> = registry.entries().map(|e| e.name.as_str()).collect();
-        assert_eq!(names, [
-            "copy_on_write",
-            "database_snapshot",
-            "filesystem_copy",
-            "git_worktree",
-            "none",
-            "overlay",
-            "transaction_rollback",
-        ]);
+        assert_eq!(
+            names,
+            [
+                "copy_on_write",
+                "database_snapshot",
+                "filesystem_copy",
+                "git_worktree",
+                "none",
+                "overlay",
+                "transaction_rollback",
+            ]
+        );
         assert!(!registry.get("none").unwrap().capabilities.isolates);
     }
 

@@ -21,10 +21,10 @@ mod untrusted;
 pub(crate) mod yaml;
 
 pub use custom_strategy::{CustomStrategy, Source};
+pub use database::DatabaseSettings;
 pub use duration::{parse_duration, parse_ttl};
 pub use keys::{KEYS, Key};
 pub use layers::{Layers, PROJECT_FILE, find_project_file, load};
-pub use database::DatabaseSettings;
 pub use run::{Isolation, NetworkAccess, RunSettings};
 pub use settings::{Durability, MinFree, Settings};
 pub use size::parse_size;

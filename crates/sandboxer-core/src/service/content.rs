@@ -101,7 +101,13 @@ impl SandboxManager {
             let view = view.map_err(in_workspace(&target.sandbox, workspace))?.select(paths);
             let DiffView { digest, entries, at_decision, notices } = view;
             digests.push((workspace.name.clone(), digest.clone()));
-            workspaces.push(WorkspaceDiff { workspace: workspace.clone(), digest, entries, at_decision, notices });
+            workspaces.push(WorkspaceDiff {
+                workspace: workspace.clone(),
+                digest,
+                entries,
+                at_decision,
+                notices,
+            });
         }
         Ok(TargetDiff { digest: combined_digest(&digests), workspaces })
     }

@@ -177,7 +177,11 @@ fn a_scheme_without_a_type_says_what_there_is() {
     let error = types.detect("gopher://user:secret@db/x").unwrap_err();
     assert_eq!(error.to_string(), "no resource type handles URLs of scheme gopher");
     let Error::Usage { hint: Some(hint), .. } = &error else { panic!("{error:?}") };
-    assert!(hint.contains("file, mariadb, mysql, postgres, postgresql, s3") && hint.contains("resource-types/*.yaml"), "{hint}");
+    assert!(
+        hint.contains("file, mariadb, mysql, postgres, postgresql, s3")
+            && hint.contains("resource-types/*.yaml"),
+        "{hint}"
+    );
     assert!(!format!("{error:?}").contains("secret"));
 }
 

@@ -32,8 +32,12 @@ impl<'a> Url<'a> {
     fn canonical(&self, handler: &str) -> Result<String> {
         if self.has_password() {
             let hint = match handler {
-                DATABASE => "put it into a variable and name that: `sandbox create env:DATABASE_URL`; or leave the password out, and say where it is by --credentials",
-                _ => "leave it out, and give credentials to the plugin by its `env` in sandbox.custom_strategies",
+                DATABASE => {
+                    "put it into a variable and name that: `sandbox create env:DATABASE_URL`; or leave the password out, and say where it is by --credentials"
+                }
+                _ => {
+                    "leave it out, and give credentials to the plugin by its `env` in sandbox.custom_strategies"
+                }
             };
             return Err(Error::Usage {
                 message: format!("the {} URL has a password in it, which would be written down", self.scheme),

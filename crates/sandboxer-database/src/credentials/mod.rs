@@ -70,7 +70,9 @@ impl Reference {
             // It may be a password, so it is not repeated.
             _ => Err(Error::Usage {
                 message: "that is no reference to credentials".to_owned(),
-                hint: Some("write env:NAME, file:PATH, pgpass, pgpass:PATH, my.cnf or my.cnf:PATH".to_owned()),
+                hint: Some(
+                    "write env:NAME, file:PATH, pgpass, pgpass:PATH, my.cnf or my.cnf:PATH".to_owned(),
+                ),
             }),
         }
     }
@@ -125,11 +127,20 @@ fn from_pgpass(
     around: &Environment,
     named: bool,
 ) -> Result<Option<String>> {
-    let usual = || around.get("PGPASSFILE").map(PathBuf::from).or_else(|| Some(around.home.as_ref()?.join(".pgpass")));
+    let usual = || {
+        around.get("PGPASSFILE").map(PathBuf::from).or_else(|| Some(around.home.as_ref()?.join(".pgpass")))
+    };
     let Some(path) = path.map(Path::to_path_buf).or_else(usual) else { return Ok(None) };
     match files::pgpass(&path, account, named)? {
         None if named => Err(Error::Usage {
-            message: format!("{} has no line for {}@{}:{}/{}", path.display(), account.user, account.host, account.port, account.database),
+            message: format!(
+                "{} has no line for {}@{}:{}/{}",
+                path.display(),
+                account.user,
+                account.host,
+                account.port,
+                account.database
+            ),
             hint: Some("a line is host:port:database:user:password".to_owned()),
         }),
         found => Ok(found),

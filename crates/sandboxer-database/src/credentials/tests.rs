@@ -15,7 +15,8 @@ fn account(kind: &str) -> Account {
 }
 
 fn environment(set: &'static [(&'static str, &'static str)], home: &Path) -> Environment {
-    let variable = move |name: &str| set.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
+    let variable =
+        move |name: &str| set.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
     Environment { variable: Arc::new(variable), home: Some(home.to_path_buf()) }
 }
 
@@ -44,7 +45,8 @@ fn references_are_read_and_others_are_not_repeated() {
 #[test]
 fn a_variable_holds_a_password_or_a_url_with_one() {
     let temp = tempfile::tempdir().unwrap();
-    let set = &[("PW", "se:cret"), ("URL", "postgres://app:p%40ss@db.example/prod"), ("BARE", "postgres://db/x")];
+    let set =
+        &[("PW", "se:cret"), ("URL", "postgres://app:p%40ss@db.example/prod"), ("BARE", "postgres://db/x")];
     let around = environment(set, temp.path());
     assert_eq!(ask("postgres", "env:PW", &around).unwrap().unwrap(), "se:cret");
     assert_eq!(ask("postgres", "env:URL", &around).unwrap().unwrap(), "p@ss");

@@ -30,7 +30,9 @@ impl Record {
     pub fn read(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(FILE);
         match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|e| Error::corrupt(&path, e.to_string())),
+            Ok(text) => {
+                serde_json::from_slice(&text).map(Some).map_err(|e| Error::corrupt(&path, e.to_string()))
+            }
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(Error::io("read", path, e)),
         }
@@ -44,7 +46,8 @@ impl Record {
             file.write_all(&text)?;
             file.sync_all()
         });
-        let published = written.and_then(|()| fs::rename(&new, &path)).and_then(|()| File::open(dir)?.sync_all());
+        let published =
+            written.and_then(|()| fs::rename(&new, &path)).and_then(|()| File::open(dir)?.sync_all());
         published.map_err(|e| Error::io("write", path, e))
     }
 

@@ -97,7 +97,9 @@ impl Server {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 Err(TryLockError::WouldBlock) => {
-                    return Err(Error::refused("the database's keeper is busy with another request".to_owned()));
+                    return Err(Error::refused(
+                        "the database's keeper is busy with another request".to_owned(),
+                    ));
                 }
             }
         }
@@ -125,7 +127,8 @@ impl Server {
         let heard = admitted(&client)
             .and_then(|()| receive::<Request>(&mut client).map_err(|e| Failure::refusal(e.to_string())));
         let quits = matches!(heard, Ok((Request::Quit, _)));
-        let answered = heard.and_then(|(request, content)| self.reply(request, &content).map_err(Failure::from));
+        let answered =
+            heard.and_then(|(request, content)| self.reply(request, &content).map_err(Failure::from));
         let (answer, content) = answered.unwrap_or_else(|failure| (Answer::Failed(failure), Vec::new()));
         let _ = send(&mut client, &answer, &content);
         if quits {

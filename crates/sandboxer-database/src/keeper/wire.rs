@@ -29,8 +29,14 @@ pub(crate) enum Request {
     Restore(String),
     Rollback,
     /// Only if the digest of what is committed is this.
-    Commit { operation: String, digest: Option<String> },
-    Prepare { operation: String, digest: Option<String> },
+    Commit {
+        operation: String,
+        digest: Option<String>,
+    },
+    Prepare {
+        operation: String,
+        digest: Option<String>,
+    },
     Finish,
     Abort,
     Quit,
@@ -39,7 +45,10 @@ pub(crate) enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
-    Hello { protocol: u32, pid: u32 },
+    Hello {
+        protocol: u32,
+        pid: u32,
+    },
     Status(Status),
     Connection(Option<Connection>),
     /// Followed by the content.
@@ -115,13 +124,15 @@ impl Failure {
         };
         match kind {
             Kind::Usage => Error::Usage { message, hint },
-            Kind::NotFound => Error::NotFound { what: word(hint, "thing"), name: message, similar: Vec::new() },
-            Kind::Unsupported => {
-                Error::Unsupported { strategy: strategy.to_owned(), what: word(hint, "do this"), reason: message }
+            Kind::NotFound => {
+                Error::NotFound { what: word(hint, "thing"), name: message, similar: Vec::new() }
             }
-            Kind::Digest => {
-                Error::DigestMismatch { expected: message, found: hint.unwrap_or_default() }
-            }
+            Kind::Unsupported => Error::Unsupported {
+                strategy: strategy.to_owned(),
+                what: word(hint, "do this"),
+                reason: message,
+            },
+            Kind::Digest => Error::DigestMismatch { expected: message, found: hint.unwrap_or_default() },
             Kind::Refused | Kind::Database | Kind::Other => Error::Refused { reason: message, hint },
         }
     }
@@ -199,11 +210,19 @@ mod tests {
             serde_json::from_str::<Failure>(&json).unwrap().into_error("s")
         };
         let usage = Error::Usage { message: "m".into(), hint: Some("h".into()) };
-        assert!(matches!(passed(usage), Error::Usage { message, hint } if message == "m" && hint.as_deref() == Some("h")));
-        assert!(matches!(passed(Error::not_found("row", "7")), Error::NotFound { what: "row", name, .. } if name == "7"));
+        assert!(
+            matches!(passed(usage), Error::Usage { message, hint } if message == "m" && hint.as_deref() == Some("h"))
+        );
+        assert!(
+            matches!(passed(Error::not_found("row", "7")), Error::NotFound { what: "row", name, .. } if name == "7")
+        );
         let mismatch = Error::DigestMismatch { expected: "a".into(), found: "b".into() };
-        assert!(matches!(passed(mismatch), Error::DigestMismatch { expected, found } if expected == "a" && found == "b"));
+        assert!(
+            matches!(passed(mismatch), Error::DigestMismatch { expected, found } if expected == "a" && found == "b")
+        );
         let io = Error::io("read", "/x", io::Error::from_raw_os_error(5));
-        assert!(matches!(passed(io), Error::Refused { reason, .. } if reason.contains("/x") && reason.contains("os error 5")));
+        assert!(
+            matches!(passed(io), Error::Refused { reason, .. } if reason.contains("/x") && reason.contains("os error 5"))
+        );
     }
 }

@@ -31,7 +31,8 @@ impl Transactions {
         } else {
             return Ok(());
         };
-        let reason = "a transaction is committed as a whole; rows that others changed it waits for".to_owned();
+        let reason =
+            "a transaction is committed as a whole; rows that others changed it waits for".to_owned();
         Err(Error::Unsupported { strategy: self.name.clone(), what, reason })
     }
 
@@ -41,7 +42,9 @@ impl Transactions {
             Some((Answer::Committed(result), _)) => Ok(result),
             Some((other, _)) => Err(unexpected(&other)),
             None => match self.record(place, &operation)? {
-                Some(record) if self.outcome(place, &record)? == Outcome::Committed => self.now_real(place, record),
+                Some(record) if self.outcome(place, &record)? == Outcome::Committed => {
+                    self.now_real(place, record)
+                }
                 _ => Err(place.lost("the process that held it has ended")),
             },
         }

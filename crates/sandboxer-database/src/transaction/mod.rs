@@ -66,7 +66,9 @@ impl Transactions {
     ) -> Result<Self> {
         let options = serde_json::from_value(json!(options)).map_err(|e| Error::Usage {
             message: format!("the options of {name}: {e}"),
-            hint: Some("there are lock_timeout_ms, block_limit_ms, turn_timeout_ms, allow_ddl, max_rows".to_owned()),
+            hint: Some(
+                "there are lock_timeout_ms, block_limit_ms, turn_timeout_ms, allow_ddl, max_rows".to_owned(),
+            ),
         })?;
         Ok(Self { name: name.to_owned(), options, context: context.clone(), around })
     }

@@ -79,7 +79,10 @@ impl Place {
     /// What whoever wants to go on is told.
     pub fn lost(&self, why: &str) -> Error {
         Error::Refused {
-            reason: format!("the transaction on {} is lost: {why}; nothing of it was committed", self.location),
+            reason: format!(
+                "the transaction on {} is lost: {why}; nothing of it was committed",
+                self.location
+            ),
             hint: Some("`sandbox rollback ID` begins a new one".to_owned()),
         }
     }

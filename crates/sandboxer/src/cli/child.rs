@@ -144,7 +144,13 @@ mod tests {
     fn run_here(command: &[&str]) -> Result<Ended, CliError> {
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
         let directory = std::env::temp_dir();
-        run(&Job { command: &command, directory: &directory, sandbox_id: "sbx_x", variables: Vec::new(), output_to_stderr: true })
+        run(&Job {
+            command: &command,
+            directory: &directory,
+            sandbox_id: "sbx_x",
+            variables: Vec::new(),
+            output_to_stderr: true,
+        })
     }
 
     #[test]

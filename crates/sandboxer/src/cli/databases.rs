@@ -59,7 +59,8 @@ impl DatabaseArgs {
 
 /// A location as it was typed: `env:NAME` stands for the URL in that variable, which is then where the password comes from.
 pub fn located(typed: &str) -> Result<(String, Option<String>), CliError> {
-    let Some(name) = typed.strip_prefix(VARIABLE).filter(|name| !name.is_empty() && !Path::new(typed).exists())
+    let Some(name) =
+        typed.strip_prefix(VARIABLE).filter(|name| !name.is_empty() && !Path::new(typed).exists())
     else {
         return Ok((typed.to_owned(), None));
     };
@@ -75,7 +76,11 @@ pub fn located(typed: &str) -> Result<(String, Option<String>), CliError> {
 }
 
 /// How programs connect to a workspace; `None` where there is no such way.
-pub fn connection(manager: &SandboxManager, target: &Target, workspace: &Workspace) -> Result<Option<Connection>, CliError> {
+pub fn connection(
+    manager: &SandboxManager,
+    target: &Target,
+    workspace: &Workspace,
+) -> Result<Option<Connection>, CliError> {
     if !connects(workspace) {
         return Ok(None);
     }
@@ -107,7 +112,8 @@ fn read<T: serde::de::DeserializeOwned>(
 ) -> Result<T, CliError> {
     let one = Target { sandbox: target.sandbox.clone(), workspaces: vec![workspace.clone()] };
     let text = manager.read(&one, &RelPath::parse(path).map_err(sandboxer_core::Error::from)?)?;
-    serde_json::from_slice(&text).map_err(|e| CliError::usage(format!("the database answered {path} with nonsense: {e}")))
+    serde_json::from_slice(&text)
+        .map_err(|e| CliError::usage(format!("the database answered {path} with nonsense: {e}")))
 }
 
 /// How a command gets at a database.

@@ -61,7 +61,10 @@ fn changed(old: &Row, new: &Row) -> String {
 
 fn whole(row: &Row, key: &Row) -> String {
     let others: Vec<_> = row.0.iter().filter(|(column, _)| key.get(column).is_none()).collect();
-    let parts = others.iter().take(COLUMNS).map(|(column, value)| format!("{}={}", output::name(column), shown(value)));
+    let parts = others
+        .iter()
+        .take(COLUMNS)
+        .map(|(column, value)| format!("{}={}", output::name(column), shown(value)));
     let mut parts: Vec<String> = parts.collect();
     if others.len() > COLUMNS {
         parts.push(format!("and {}", count(others.len() - COLUMNS, "more column")));

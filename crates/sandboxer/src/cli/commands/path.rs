@@ -54,12 +54,7 @@ fn the_only(target: &Target) -> Option<&Workspace> {
     }
 }
 
-fn tell_connection(
-    app: &mut App,
-    target: &Target,
-    workspace: &Workspace,
-    url: &str,
-) -> Result<(), CliError> {
+fn tell_connection(app: &mut App, target: &Target, workspace: &Workspace, url: &str) -> Result<(), CliError> {
     if app.ui.json {
         let id = &target.sandbox.id;
         return app.ui.document(&json!({ "sandbox_id": id, "workspace": workspace.name, "url": url }));

@@ -8,7 +8,9 @@ use std::borrow::Cow;
 
 use data_encoding::BASE64;
 use jiff::Timestamp;
-use sandboxer_core::model::{CheckpointResult, DiffEntry, DiffKind, Node, NodeType, RelPath, RollbackResult, RowChange};
+use sandboxer_core::model::{
+    CheckpointResult, DiffEntry, DiffKind, Node, NodeType, RelPath, RollbackResult, RowChange,
+};
 use sandboxer_core::service::{Consumer, Operation, Sandbox, SandboxState, TargetDiff, Workspace};
 use sandboxer_strategies::git_worktree::About;
 use serde::Serialize;
