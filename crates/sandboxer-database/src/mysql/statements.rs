@@ -85,6 +85,8 @@ fn writes_files(tokens: &[Token]) -> bool {
     tokens.windows(2).any(|pair| pair[0].is("INTO") && (pair[1].is("OUTFILE") || pair[1].is("DUMPFILE")))
 }
 
+const WRITING: [&str; 4] = ["UPDATE", "DELETE", "INSERT", "REPLACE"];
+
 /// Outside of parentheses, and not as part of `FOR UPDATE`.
 fn has_writing_word(tokens: &[Token]) -> bool {
     let mut depth = 0;
@@ -93,10 +95,8 @@ fn has_writing_word(tokens: &[Token]) -> bool {
         match token {
             Token::Symbol('(') => depth += 1,
             Token::Symbol(')') => depth -= 1,
-            token if depth == 0 && !before.is("FOR") => {
-                if ["UPDATE", "DELETE", "INSERT", "REPLACE"].iter().any(|word| token.is(word)) {
-                    return true;
-                }
+            token if depth == 0 && !before.is("FOR") && WRITING.iter().any(|word| token.is(word)) => {
+                return true;
             }
             _ => {}
         }

@@ -25,20 +25,9 @@ impl Column {
         ["tinyint", "smallint", "mediumint", "int", "bigint"].contains(&self.data_type.as_str())
     }
 
-    /// Whether it may be too long to be put together with others in one value.
+    /// Whether it may be too long to be put together with others in one value; all the rest of a row is at most 64 KB.
     fn is_long(&self) -> bool {
-        let long = [
-            "text",
-            "blob",
-            "json",
-            "char",
-            "binary",
-            "geometry",
-            "point",
-            "polygon",
-            "linestring",
-            "collection",
-        ];
+        let long = ["text", "blob", "json", "geometry", "point", "polygon", "linestring", "collection"];
         long.iter().any(|kind| self.data_type.ends_with(kind))
     }
 

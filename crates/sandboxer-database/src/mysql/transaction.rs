@@ -147,7 +147,9 @@ impl Engine for Transaction {
         };
         match (alive, self.held.lost()) {
             (Ok(()), _) => {
-                Status::Held { notices: self.watch.as_ref().map(Watch::notices).unwrap_or_default() }
+                let mut notices = self.held.notices();
+                notices.extend(self.watch.as_ref().map(Watch::notices).unwrap_or_default());
+                Status::Held { notices }
             }
             (Err(_), Some(reason)) => Status::Lost { reason: reason.to_owned() },
             (Err(error), None) => Status::Lost { reason: error.to_string() },
