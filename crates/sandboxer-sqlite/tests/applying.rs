@@ -1,5 +1,7 @@
 //! Commits of a clone's difference into an original that others have changed.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::path::PathBuf;
 
 use sandboxer_core::Error;

@@ -1,5 +1,7 @@
 //! Clones of databases that somebody is writing to, or was.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 

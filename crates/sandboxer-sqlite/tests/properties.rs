@@ -1,5 +1,7 @@
 //! Any edits that an ordinary program makes to a clone are found, and make the base equal to the clone when applied.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::path::Path;
 
 use proptest::prelude::*;

@@ -12,6 +12,7 @@ use crate::difference::{LooseChange, TableDifference};
 use crate::schema::{Table, quoted};
 
 type Counts<'d> = HashMap<&'d [Value], i64>;
+type Rowids<'d> = HashMap<&'d [Value], Vec<Value>>;
 
 pub(super) fn apply(work: &mut Work<'_>, table: &TableDifference) -> Result<()> {
     if table.loose.is_empty() {
@@ -31,12 +32,9 @@ pub(super) fn apply(work: &mut Work<'_>, table: &TableDifference) -> Result<()> 
 }
 
 /// How often each row that differs is there, and under which rowids.
-fn count<'d>(
-    connection: &Connection,
-    table: &'d TableDifference,
-) -> Result<(Counts<'d>, HashMap<&'d [Value], Vec<Value>>)> {
+fn count<'d>(connection: &Connection, table: &'d TableDifference) -> Result<(Counts<'d>, Rowids<'d>)> {
     let mut counts: Counts<'d> = table.loose.iter().map(|change| (change.row.as_slice(), 0)).collect();
-    let mut rowids: HashMap<&'d [Value], Vec<Value>> = HashMap::new();
+    let mut rowids: Rowids<'d> = HashMap::new();
     let known: HashMap<Vec<Value>, &'d [Value]> =
         table.loose.iter().map(|change| (change.row.clone(), change.row.as_slice())).collect();
     let rowid = table.table.rowid.unwrap_or("NULL");

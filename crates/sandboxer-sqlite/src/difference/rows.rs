@@ -55,6 +55,9 @@ fn notices(found: &TableDifference, old: Option<&Table>, altered: bool) -> Vec<S
             "table {name}: rows with NULL in their primary key are compared by their whole content"
         ));
     }
+    if found.table.without_rowid {
+        notices.push(format!("table {name} is WITHOUT ROWID: all its rows were read to compare them"));
+    }
     if altered && old.is_some() {
         notices.push(format!(
             "table {name} has another definition: its old rows are shown with the columns and defaults that it has now"
