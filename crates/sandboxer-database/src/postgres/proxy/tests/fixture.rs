@@ -64,6 +64,11 @@ impl Fixture {
         if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
     }
 
+    /// The same where it is let in.
+    pub fn connect_maybe(&self) -> Option<postgres::Client> {
+        postgres::Client::connect(&self.proxy.url(), postgres::NoTls).ok()
+    }
+
     /// A client of the `postgres` crate.
     pub fn connect(&self) -> postgres::Client {
         postgres::Client::connect(&self.proxy.url(), postgres::NoTls).unwrap()

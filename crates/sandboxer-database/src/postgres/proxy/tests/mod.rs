@@ -2,3 +2,6 @@
 
 mod basics;
 mod fixture;
+mod leaks;
+mod manners;
+mod several;

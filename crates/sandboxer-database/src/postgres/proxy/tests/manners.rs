@@ -1,0 +1,125 @@
+//! What makes a savepoint look like a transaction.
+
+use super::fixture::Fixture;
+
+const DEFERRED: &str = "
+    create table parent (a int primary key);
+    create table child (a int references parent deferrable initially deferred);
+    create table now (a int unique deferrable initially immediate)";
+
+fn code(error: postgres::Error) -> String {
+    error.code().map(|code| code.code().to_owned()).unwrap_or_else(|| error.to_string())
+}
+
+#[test]
+fn deferred_constraints_are_looked_at_when_a_transaction_ends() {
+    let Some(fixture) = Fixture::new(DEFERRED) else { return };
+    let mut client = fixture.connect();
+    assert_eq!(code(client.batch_execute("insert into child values (1)").unwrap_err()), "23503");
+    assert_eq!(code(client.execute("insert into child values (1)", &[]).unwrap_err()), "23503");
+    client
+        .batch_execute("begin; insert into child values (1); insert into parent values (1); commit")
+        .unwrap();
+    for _ in 0..2 {
+        let mut transaction = client.transaction().unwrap();
+        transaction.execute("insert into child values (2)", &[]).unwrap();
+        assert_eq!(code(transaction.commit().unwrap_err()), "23503");
+    }
+    let early = "begin; set constraints all immediate; insert into child values (3)";
+    assert_eq!(code(client.batch_execute(early).unwrap_err()), "23503");
+    client.batch_execute("rollback").unwrap();
+    client.batch_execute("begin; set constraints all deferred; insert into now values (1), (1)").unwrap();
+    assert_eq!(code(client.batch_execute("set constraints all immediate").unwrap_err()), "23505");
+    client.batch_execute("rollback").unwrap();
+    assert_eq!(fixture.inside("select count(*) from child").unwrap(), "1");
+    client
+        .batch_execute("create table late (a int references parent deferrable initially deferred)")
+        .unwrap();
+    assert_eq!(code(client.batch_execute("insert into late values (9)").unwrap_err()), "23503");
+}
+
+#[test]
+fn settings_are_each_clients_own() {
+    let Some(fixture) = Fixture::new("create schema s; create table s.only_there (a int)") else { return };
+    let (mut one, mut two) = (fixture.connect(), fixture.connect());
+    let show = |client: &mut postgres::Client, name: &str| -> String {
+        client
+            .query_one(&format!("select coalesce(current_setting('{name}', true), '')"), &[])
+            .unwrap()
+            .get(0)
+    };
+    one.batch_execute("set search_path = s; set app.user = 'one'").unwrap();
+    two.query("select set_config('search_path', '', false)", &[]).unwrap();
+    two.batch_execute("set timezone = 'Asia/Tokyo'").unwrap();
+    for _ in 0..2 {
+        assert_eq!(show(&mut one, "search_path"), "s");
+        assert_eq!(show(&mut two, "search_path"), "");
+        assert_eq!(show(&mut one, "app.user"), "one");
+        assert_eq!(show(&mut two, "app.user"), "");
+        assert_eq!(show(&mut two, "timezone"), "Asia/Tokyo");
+        assert_ne!(show(&mut one, "timezone"), "Asia/Tokyo");
+    }
+    one.query("select * from only_there", &[]).unwrap();
+    one.batch_execute("begin; set local search_path = public; set local app.user = 'local'").unwrap();
+    assert_eq!(show(&mut one, "search_path"), "public");
+    one.batch_execute("commit").unwrap();
+    assert_eq!(show(&mut one, "search_path"), "s");
+    assert_eq!(show(&mut one, "app.user"), "one");
+    one.batch_execute("begin; set search_path = public; rollback").unwrap();
+    assert_eq!(show(&mut two, "search_path"), "");
+    assert_eq!(show(&mut one, "search_path"), "s");
+    one.batch_execute("discard all").unwrap();
+    assert_ne!(show(&mut one, "search_path"), "s");
+    assert_eq!(show(&mut two, "search_path"), "");
+    assert_ne!(fixture.inside("show search_path").unwrap(), "");
+}
+
+#[test]
+fn a_client_comes_with_settings_and_keeps_its_role() {
+    let Some(fixture) = Fixture::new("create table t (a int)") else { return };
+    let role = format!("reader_{}", fixture.database);
+    fixture.outside(&format!("create role {role}"));
+    let url =
+        format!("{}?application_name=the%20app&options=-c%20statement_timeout%3D4321", fixture.proxy.url());
+    let mut client = postgres::Client::connect(&url, postgres::NoTls).unwrap();
+    let show =
+        |client: &mut postgres::Client, sql: &str| -> String { client.query_one(sql, &[]).unwrap().get(0) };
+    assert_eq!(show(&mut client, "select current_setting('application_name')"), "the app");
+    assert_eq!(show(&mut client, "select current_setting('statement_timeout')"), "4321ms");
+    client.batch_execute(&format!("set role {role}")).unwrap();
+    assert_eq!(fixture.ask("select current_user").unwrap(), "postgres");
+    assert_eq!(show(&mut client, "select current_user::text"), role);
+    assert_eq!(code(client.batch_execute("insert into t values (1)").unwrap_err()), "42501");
+    assert_eq!(fixture.inside("select current_user").unwrap(), "postgres");
+    assert_eq!(show(&mut client, "select current_setting('statement_timeout')"), "4321ms");
+}
+
+#[test]
+fn prepared_statements_and_cursors_are_each_clients_own() {
+    let Some(fixture) = Fixture::new("create table t (a int)") else { return };
+    let (mut one, mut two) = (fixture.connect(), fixture.connect());
+    one.batch_execute("prepare p as select 1 as x").unwrap();
+    two.batch_execute("prepare p as select 2 as x").unwrap();
+    let run = |client: &mut postgres::Client| match &client.simple_query("execute p").unwrap()[1] {
+        postgres::SimpleQueryMessage::Row(row) => row.get(0).unwrap().to_owned(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((run(&mut one), run(&mut two)), ("1".to_owned(), "2".to_owned()));
+    two.batch_execute("deallocate all").unwrap();
+    assert_eq!(run(&mut one), "1");
+    assert_eq!(code(two.batch_execute("execute p").unwrap_err()), "26000");
+    one.batch_execute("deallocate p; prepare p as select 3; deallocate prepare p").unwrap();
+    for client in [&mut one, &mut two] {
+        for _ in 0..2 {
+            client.batch_execute("begin; declare c cursor for select 1; fetch c; commit").unwrap();
+        }
+    }
+    // Statements outlive the session that knew them.
+    let known = one.prepare("select $1::int + 1").unwrap();
+    let lose = |held: &mut super::super::super::held::Held| {
+        held.query("select 1/0").unwrap_err();
+        held.begin_again()
+    };
+    fixture.proxy.with_session(std::time::Duration::from_secs(60), lose).unwrap();
+    assert_eq!(one.query_one(&known, &[&1]).unwrap().get::<_, i32>(0), 2);
+}
