@@ -265,6 +265,7 @@ impl Engine for PostgresEngine {
         self.look(|held, inner| {
             let outside = connected(&mut inner.outside, &inner.setup, &inner.target)?;
             compare(held, outside, &inner.base, inner.definitions.as_ref(), inner.setup.options.max_rows)
+                .map_err(explain)
         })
     }
 
@@ -340,6 +341,21 @@ impl PostgresEngine {
     fn socket_url(&self, user: &str, database: &str) -> String {
         let (password, database) = (self.proxy.password(), encode(database));
         format!("postgres://{user}:{password}@/{database}?host={{socket_dir}}")
+    }
+}
+
+/// A table that the sandbox has changed cannot be read outside while somebody there waits to lock it.
+fn explain(error: Error) -> Error {
+    match error {
+        Error::Database { database, message, code: Some(code) } if code == "55P03" => Error::Database {
+            database,
+            message: format!(
+                "{message}: somebody outside waits to lock a table that the sandbox has changed (see its status); \
+                 ask again later, or end the sandbox"
+            ),
+            code: Some(code),
+        },
+        other => other,
     }
 }
 

@@ -470,3 +470,49 @@ fn a_server_or_role_that_will_not_do_is_refused() {
     setup.location = "postgres://postgres@/nothing?host=/nowhere".to_owned();
     assert!(PostgresEngine::open(&setup).err().unwrap().to_string().contains("cannot be reached"));
 }
+
+#[test]
+fn a_role_that_may_little_is_enough() {
+    let Some(mut world) = world() else { return };
+    let role = format!("app_{}", world.database);
+    world.sql(&format!(
+        "revoke create on schema public from public; create role {role} login; \
+         grant select, insert, update, delete on users, log to {role}"
+    ));
+    world.setup.location = world.setup.location.replace("postgres@", &format!("{role}@"));
+    let mut engine = world.open();
+    assert_eq!(engine.status(), Status::Held { notices: Vec::new() });
+    engine.execute("update users set age = 0 where id = 1; delete from users where id = 2; insert into log values ('x')").unwrap();
+    let changes = engine.changes().unwrap();
+    assert_eq!(changes.rows.len(), 3, "{changes:?}");
+    assert!(changes.schema.is_empty());
+    let prepared = engine.prepare("op").unwrap();
+    assert!(
+        matches!(&prepared, Prepared::AtDecision { reason, .. } if reason.contains("schemas")),
+        "{prepared:?}"
+    );
+    engine.finish(&prepared).unwrap();
+    assert_eq!(world.count(), "4");
+    assert_eq!(engine.changes().unwrap(), Changes::default());
+    assert!(engine.execute("delete from posts").unwrap_err().to_string().contains("42501"));
+}
+
+#[test]
+fn production_that_waits_to_alter_a_table_is_named() {
+    let Some(world) = world() else { return };
+    let mut engine = world.open();
+    engine.execute("delete from users where id = 1").unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| world.sql("alter table users add waiting int"));
+        until("somebody waits", || {
+            world.sql("select count(*) from pg_locks where not granted and mode = 'AccessExclusiveLock'")
+                != "0"
+        });
+        let error = engine.changes().unwrap_err();
+        assert!(error.to_string().contains("waits to lock"), "{error}");
+        assert!(engine.row("users", "2").unwrap().is_some());
+        engine.rollback().unwrap();
+    });
+    assert_eq!(engine.changes().unwrap(), Changes::default());
+    assert!(engine.schema().unwrap().contains("waiting integer"));
+}
