@@ -325,7 +325,11 @@ fn of_ours(words: &[&str], tokens: &[Spanned]) -> Option<Refusal> {
         Some(&("select" | "copy" | "lock" | "explain" | "show" | "with" | "table")) | None
     );
     let writes = words.first() == Some(&"copy") && has_word(tokens, "from");
-    if (!reads || writes) && has_name(tokens, |name| name.starts_with(PREFIX)) {
+    // A name with escapes of its own making could be any.
+    let savepoint = matches!(words.first(), Some(&("savepoint" | "release" | "rollback" | "abort")));
+    let ours =
+        has_name(tokens, |name| name.starts_with(PREFIX)) || (savepoint && has_word(tokens, "uescape"));
+    if (!reads || writes) && ours {
         return Some(Refusal {
             code: "42501",
             message: format!("names that begin with {PREFIX} belong to the sandbox itself"),

@@ -94,6 +94,7 @@ fn what_cannot_be_undone_is_refused() {
         "savepoint sandboxer_unit",
         "rollback to U&\"sandboxer\\005funit\"",
         "release sandboxer_unit",
+        "release U&\"sandboxer!005funit\" uescape '!'",
         "set constraints sandboxer_guard_x.sandboxer_guard immediate",
         "do language plpython3u $$ $$",
         "create function f() returns int language 'plperlu' as ''",
