@@ -71,9 +71,8 @@ fn of_table(rest: &str, query: &str) -> Result<Option<Place>> {
     let limit =
         limit.map(|text| text.parse().map_err(|_| Error::usage(format!("limit={text} is no number"))));
     let after = raw_parameter(query, "after").map(str::to_owned);
-    Ok(decode(table)
-        .map(|table| limit.transpose().map(|limit| Place::Rows(table, Page { limit, after })))
-        .transpose()?)
+    let Some(table) = decode(table) else { return Ok(None) };
+    Ok(Some(Place::Rows(table, Page { limit: limit.transpose()?, after })))
 }
 
 fn raw_parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {

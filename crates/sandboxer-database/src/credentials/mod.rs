@@ -18,11 +18,14 @@ use sandboxer_core::{Error, Result};
 
 use crate::engine::decode;
 
+/// Gives the value of a variable.
+pub type Variables = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
 /// What the environment is asked for. The library reads none of it by itself.
 #[derive(Clone)]
 pub struct Environment {
     /// The value of a variable.
-    pub variable: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    pub variable: Variables,
     /// The user's home directory.
     pub home: Option<PathBuf>,
 }
