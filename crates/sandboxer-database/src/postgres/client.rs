@@ -296,7 +296,7 @@ impl Connection {
             }
         }
         let Self { incoming, status, parameters, .. } = self;
-        match incoming.next() {
+        match incoming.next_frame() {
             Ok(Some(frame)) => {
                 note(frame, status, parameters);
                 Ok(frame)

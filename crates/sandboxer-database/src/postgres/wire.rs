@@ -141,7 +141,7 @@ impl Incoming {
     }
 
     /// The next whole message; `None` where more has to be read first.
-    pub fn next(&mut self) -> io::Result<Option<Frame<'_>>> {
+    pub fn next_frame(&mut self) -> io::Result<Option<Frame<'_>>> {
         if !self.complete()? {
             return Ok(None);
         }

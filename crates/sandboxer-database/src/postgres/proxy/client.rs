@@ -142,7 +142,7 @@ impl Client {
 
     fn read(&mut self) -> Result<(u8, Vec<u8>), End> {
         loop {
-            match self.incoming.next() {
+            match self.incoming.next_frame() {
                 Ok(Some(frame)) => return Ok((frame.tag, frame.body.to_vec())),
                 Ok(None) => {}
                 Err(error) => return Err(protocol(&error.to_string())),

@@ -210,7 +210,7 @@ impl Client {
             abandoned(data, "the client has gone");
             return Ok(true);
         }
-        while let Some(frame) = self.incoming.next().map_err(|error| protocol(&error.to_string()))? {
+        while let Some(frame) = self.incoming.next_frame().map_err(|error| protocol(&error.to_string()))? {
             match frame.tag {
                 b'd' => data.extend_from_slice(frame.bytes),
                 b'c' | b'f' => {

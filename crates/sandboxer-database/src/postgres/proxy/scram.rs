@@ -33,7 +33,7 @@ impl Verifier {
         let nonce = bare.split(',').find_map(|part| part.strip_prefix("r="))?;
         let nonce = format!("{nonce}{}{}", Ulid::generate(), Ulid::generate());
         let first = format!("r={nonce},s={},i={ITERATIONS}", BASE64.encode(&self.salt));
-        let header = BASE64.encode(client_first[..3].as_bytes());
+        let header = BASE64.encode(&client_first.as_bytes()[..3]);
         Some(Exchange { verifier: self.clone(), said: format!("{bare},{first}"), first, nonce, header })
     }
 }

@@ -181,7 +181,7 @@ impl Door {
 
     fn reply(&mut self) -> io::Result<Vec<u8>> {
         loop {
-            if let Some(frame) = self.incoming.next()? {
+            if let Some(frame) = self.incoming.next_frame()? {
                 let is_password = frame.tag == b'p' && frame.body.len() < 10_000;
                 return if is_password {
                     Ok(frame.body.to_vec())

@@ -228,7 +228,8 @@ fn the_status_alone_cuts_the_session_off() {
     let Some(fixture) = Fixture::with(SCHEMA, defences, impatient()) else { return };
     let mut client = fixture.connect();
     let error = client.simple_query("commit").unwrap_err();
-    assert_eq!(error.code().unwrap().code(), "57P01", "{error}");
+    // The end of the connection may be noticed before its reason.
+    assert!(error.code().is_none_or(|code| code.code() == "57P01"), "{error}");
     assert!(client.simple_query("insert into t values (1)").is_err());
     assert!(fixture.connect_maybe().is_none());
     assert!(fixture.held.lock().unwrap().lost().unwrap().contains("ended by somebody"));

@@ -48,23 +48,23 @@ fn settings_are_each_clients_own() {
             .unwrap()
             .get(0)
     };
-    one.batch_execute("set search_path = s; set app.user = 'one'").unwrap();
+    one.batch_execute("set search_path = s; set app.who = 'one'").unwrap();
     two.query("select set_config('search_path', '', false)", &[]).unwrap();
     two.batch_execute("set timezone = 'Asia/Tokyo'").unwrap();
     for _ in 0..2 {
         assert_eq!(show(&mut one, "search_path"), "s");
         assert_eq!(show(&mut two, "search_path"), "");
-        assert_eq!(show(&mut one, "app.user"), "one");
-        assert_eq!(show(&mut two, "app.user"), "");
+        assert_eq!(show(&mut one, "app.who"), "one");
+        assert_eq!(show(&mut two, "app.who"), "");
         assert_eq!(show(&mut two, "timezone"), "Asia/Tokyo");
         assert_ne!(show(&mut one, "timezone"), "Asia/Tokyo");
     }
     one.query("select * from only_there", &[]).unwrap();
-    one.batch_execute("begin; set local search_path = public; set local app.user = 'local'").unwrap();
+    one.batch_execute("begin; set local search_path = public; set local app.who = 'local'").unwrap();
     assert_eq!(show(&mut one, "search_path"), "public");
     one.batch_execute("commit").unwrap();
     assert_eq!(show(&mut one, "search_path"), "s");
-    assert_eq!(show(&mut one, "app.user"), "one");
+    assert_eq!(show(&mut one, "app.who"), "one");
     one.batch_execute("begin; set search_path = public; rollback").unwrap();
     assert_eq!(show(&mut two, "search_path"), "");
     assert_eq!(show(&mut one, "search_path"), "s");

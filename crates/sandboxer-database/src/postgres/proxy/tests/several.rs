@@ -110,7 +110,8 @@ fn many_clients_take_turns() {
 fn a_stopped_proxy_lets_nobody_in_and_keeps_the_session() {
     let Some(mut fixture) = Fixture::new("create table t (a int)") else { return };
     let mut client = fixture.connect();
-    client.batch_execute("insert into t values (1); begin; insert into t values (2)").unwrap();
+    client.batch_execute("insert into t values (1)").unwrap();
+    client.batch_execute("begin; insert into t values (2)").unwrap();
     fixture.proxy.stop();
     assert!(client.batch_execute("select 1").is_err());
     assert!(fixture.connect_maybe().is_none());
