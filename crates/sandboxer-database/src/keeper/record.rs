@@ -23,6 +23,9 @@ pub(crate) struct Record {
     pub result: CommitResult,
     /// Whether it is known to be real.
     pub committed: bool,
+    /// Whether finishing was tried in vain, because there was nothing left to commit.
+    #[serde(default)]
+    pub vain: bool,
 }
 
 impl Record {
@@ -77,6 +80,7 @@ mod tests {
             prepared: Prepared::Durable(json!({"gid": "x"})),
             result: CommitResult { digest: "d".into(), ..CommitResult::default() },
             committed: false,
+            vain: false,
         };
         record.write(temp.path()).unwrap();
         assert_eq!(Record::read(temp.path()).unwrap(), Some(record));

@@ -161,7 +161,7 @@ impl Server {
                 Answer::Prepared(result, prepared)
             }
             Request::Finish => Answer::Committed(self.finish(engine)?),
-            Request::Abort => Answer::Aborted(self.abort(engine)?),
+            Request::Abort => self.abort(engine)?,
             Request::Quit => {
                 engine.close();
                 Answer::Done
@@ -188,7 +188,10 @@ impl Server {
         digest: Option<String>,
     ) -> Result<CommitResult> {
         let mut record = self.begin(engine, operation, digest)?;
-        engine.commit(&record.operation)?;
+        // Nothing that anybody was shown: whatever else the transaction holds stays in it.
+        if !record.result.entries.is_empty() {
+            engine.commit(&record.operation)?;
+        }
         record.committed = true;
         record.write(&self.dir)?;
         Ok(record.result)
@@ -214,7 +217,7 @@ impl Server {
         }
         let result = CommitResult { digest: found, entries, ..CommitResult::default() };
         let prepared = engine.intent(&operation)?;
-        let record = Record { operation, prepared, result, committed: false };
+        let record = Record { operation, prepared, result, committed: false, vain: false };
         record.write(&self.dir)?;
         Ok(record)
     }
@@ -229,14 +232,14 @@ impl Server {
         Ok(record.result)
     }
 
-    fn abort(&self, engine: &mut dyn Engine) -> Result<bool> {
-        let Some(record) = Record::read(&self.dir)? else { return Ok(true) };
+    fn abort(&self, engine: &mut dyn Engine) -> Result<Answer> {
+        let Some(record) = Record::read(&self.dir)? else { return Ok(Answer::Aborted(true)) };
         if record.committed {
-            return Err(Error::refused(format!("{} is committed", record.operation)));
+            return Ok(Answer::Committed(record.result));
         }
         let is_there = engine.abort(&record.prepared)?;
         Record::forget(&self.dir)?;
-        Ok(is_there)
+        Ok(Answer::Aborted(is_there))
     }
 }
 
