@@ -41,6 +41,11 @@ impl Record {
         }
     }
 
+    /// The same, if it is that operation.
+    pub fn of(dir: &Path, operation: &str) -> Result<Option<Self>> {
+        Ok(Self::read(dir)?.filter(|record| record.operation == operation))
+    }
+
     /// Writes it down for good.
     pub fn write(&self, dir: &Path) -> Result<()> {
         let (path, new) = (dir.join(FILE), dir.join("record.new"));

@@ -37,8 +37,13 @@ pub(crate) enum Request {
         operation: String,
         digest: Option<String>,
     },
-    Finish,
-    Abort,
+    Finish {
+        operation: String,
+    },
+    /// Also of one that is still to come: whoever asked for it may be gone.
+    Abort {
+        operation: String,
+    },
     Quit,
 }
 

@@ -41,7 +41,7 @@ impl Transactions {
         match self.keeper(place).ask(&request, &[])? {
             Some((Answer::Committed(result), _)) => Ok(result),
             Some((other, _)) => Err(unexpected(&other)),
-            None => match self.record(place, &operation)? {
+            None => match Record::of(&place.keeper(), &operation)? {
                 Some(record) if self.outcome(place, &record)? == Outcome::Committed => {
                     self.now_real(place, record)
                 }
@@ -62,12 +62,15 @@ impl Transactions {
     }
 
     fn finish(&self, place: &Place, operation: &str) -> Result<CommitResult> {
-        let Some(record) = self.record(place, operation)? else { return Ok(CommitResult::default()) };
-        let failed = match self.keeper(place).ask(&Request::Finish, &[]) {
+        let request = Request::Finish { operation: operation.to_owned() };
+        let failed = match self.keeper(place).ask(&request, &[]) {
             Ok(Some((Answer::Committed(result), _))) => return Ok(result),
             Ok(Some((other, _))) => unexpected(&other),
             Ok(None) => place.lost("the process that held it has ended"),
             Err(error) => error,
+        };
+        let Some(record) = Record::of(&place.keeper(), operation)? else {
+            return Ok(CommitResult::default());
         };
         match self.outcome(place, &record)? {
             Outcome::Committed => self.now_real(place, record),
@@ -95,13 +98,17 @@ impl Transactions {
 
     /// What is real stays, and is said by this very error.
     fn abort(&self, place: &Place, operation: &str) -> Result<()> {
-        let Some(record) = self.record(place, operation)? else { return Ok(()) };
-        let (failed, is_gone) = match self.keeper(place).ask(&Request::Abort, &[]) {
+        // The keeper is asked in any case: it may just be about to prepare, for somebody who is no more.
+        let request = Request::Abort { operation: operation.to_owned() };
+        let (failed, is_gone) = match self.keeper(place).ask(&request, &[]) {
             Ok(Some((Answer::Aborted(_), _))) => return Ok(()),
             Ok(Some((Answer::Committed(_), _))) => return Err(is_committed(operation)),
             Ok(Some((other, _))) => (unexpected(&other), false),
             Ok(None) => (place.lost("the process that held it has ended"), true),
             Err(error) => (error, false),
+        };
+        let Some(record) = Record::of(&place.keeper(), operation)? else {
+            return if is_gone { Ok(()) } else { Err(no_answer(place, failed)) };
         };
         match self.outcome(place, &record).map_err(|error| no_answer(place, error))? {
             Outcome::Committed => self.now_real(place, record).and(Err(is_committed(operation))),
@@ -125,10 +132,6 @@ impl Transactions {
             },
             _ => Record::forget(&place.keeper()),
         }
-    }
-
-    fn record(&self, place: &Place, operation: &str) -> Result<Option<Record>> {
-        Ok(Record::read(&place.keeper())?.filter(|record| record.operation == operation))
     }
 
     fn outcome(&self, place: &Place, record: &Record) -> Result<Outcome> {
