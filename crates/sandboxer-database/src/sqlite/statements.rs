@@ -76,7 +76,9 @@ pub(super) fn judge(rest: &str) -> Result<Kind> {
 
 /// Whether a statement says `OR ROLLBACK` or `ON CONFLICT ROLLBACK`. Said in a text it counts as well: better refused than lost.
 fn rolls_back(rest: &str) -> bool {
-    let words: Vec<String> = rest.split_whitespace().take(MOST_WORDS).map(str::to_ascii_uppercase).collect();
+    let statement = rest.split(';').next().unwrap_or_default();
+    let words: Vec<String> =
+        statement.split_whitespace().take(MOST_WORDS).map(str::to_ascii_uppercase).collect();
     words.windows(2).any(|pair| matches!(&*pair[0], "OR" | "CONFLICT") && pair[1].starts_with("ROLLBACK"))
 }
 
