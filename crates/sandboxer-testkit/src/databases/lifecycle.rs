@@ -84,7 +84,7 @@ pub(super) fn two_sandboxes(fixture: &mut Fixture) {
         Ok(other) => other,
         Err(error) => {
             assert!(fixture.has_keepers() && matches!(fixture.production, Production::Sqlite(_)), "{error}");
-            return assert!(in_words(&error).contains("locked"), "{}", in_words(&error));
+            return assert!(in_words(&error).contains("in use"), "{}", in_words(&error));
         }
     };
     one.exec("UPDATE users SET name = 'one' WHERE id = 1");

@@ -100,7 +100,8 @@ pub(super) fn prepared_here_aborted_there(fixture: &mut Fixture) {
     sandbox.strategy = fixture.strategy();
     sandbox.phase("op_1", Phase::Abort).unwrap();
     assert_eq!(sandbox.names_outside(), OLD);
-    fixture.production.run("UPDATE users SET age = 0 WHERE id = 99");
+    sandbox.rollback();
+    assert_eq!(sandbox.names(), OLD);
 }
 
 pub(super) fn prepare_is_held_to_the_digest(fixture: &mut Fixture) {
