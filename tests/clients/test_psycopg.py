@@ -199,12 +199,12 @@ class Statements(ClientCase):
         reading = reader.cursor().copy("COPY (SELECT generate_series(1, 1000000)) TO STDOUT")
         self.assertEqual(bytes(reading.__enter__().read())[:2], b"1\n")
         reader.close()
-        self.assertEqual(names(self.connect()), ["ann", "bob", "cyd"])
+        self.assertEqual(names(self.connect(autocommit=True)), ["ann", "bob", "cyd"])
         writer = self.connect()
         writing = writer.cursor().copy("COPY people (name) FROM STDIN")
         writing.__enter__().write("dan\n")
         writer.close()
-        self.assertEqual(names(self.connect()), ["ann", "bob", "cyd"])
+        self.assertEqual(names(self.connect(autocommit=True)), ["ann", "bob", "cyd"])
 
     def test_executemany(self):
         connection = self.connect()
