@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -102,6 +103,8 @@ class Server:
 def server() -> Server:
     """The one that all tests of this process share; each test has a database of its own in it."""
     programs()
+    # Told to end, Python ends in order, and what it started is cleaned up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     return Server()
 
 

@@ -3,13 +3,15 @@
 import asyncio
 import unittest
 
-from client_case import PATIENCE, ClientCase
+from client_case import ClientCase
 
 try:
     import asyncpg
 except ImportError as missing:
     raise unittest.SkipTest(f"{missing.name} is missing (tests/clients/requirements.txt)") from None
 
+# A query that hangs fails its test, and the others go on.
+PATIENCE = 30
 COUNT = "SELECT count(*) FROM people"
 
 
@@ -20,20 +22,26 @@ class AsyncCase(ClientCase):
         async def with_connection():
             connection = await asyncpg.connect(self.url)
             try:
-                return await work(connection)
+                return await asyncio.wait_for(work(connection), PATIENCE)
             finally:
-                await connection.close()
+                # Not a polite end: one that waits for ever has to be seen, not waited for.
+                connection.terminate()
 
-        return asyncio.run(asyncio.wait_for(with_connection(), PATIENCE))
+        return asyncio.run(with_connection())
 
     def run_pool(self, work, **options):
         """Runs it with a pool that is closed afterwards."""
 
         async def with_pool():
-            async with asyncpg.create_pool(self.url, **options) as pool:
-                return await work(pool)
+            pool = await asyncpg.create_pool(self.url, **options)
+            try:
+                done = await asyncio.wait_for(work(pool), PATIENCE)
+                await asyncio.wait_for(pool.close(), PATIENCE)
+                return done
+            finally:
+                pool.terminate()
 
-        return asyncio.run(asyncio.wait_for(with_pool(), PATIENCE))
+        return asyncio.run(with_pool())
 
 
 class Connections(AsyncCase):

@@ -1,5 +1,6 @@
 """psycopg 3: what its documentation offers, through a sandbox."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -199,11 +200,13 @@ class Statements(ClientCase):
         reading = reader.cursor().copy("COPY (SELECT generate_series(1, 1000000)) TO STDOUT")
         self.assertEqual(bytes(reading.__enter__().read())[:2], b"1\n")
         reader.close()
+        close_quietly(reading)
         self.assertEqual(names(self.connect(autocommit=True)), ["ann", "bob", "cyd"])
         writer = self.connect()
         writing = writer.cursor().copy("COPY people (name) FROM STDIN")
         writing.__enter__().write("dan\n")
         writer.close()
+        close_quietly(writing)
         self.assertEqual(names(self.connect(autocommit=True)), ["ann", "bob", "cyd"])
 
     def test_executemany(self):
@@ -276,6 +279,14 @@ class Several(ClientCase):
             self.assertEqual(second.execute("SHOW TimeZone").fetchone(), ("Asia/Tokyo",))
         self.assertEqual(second.info.parameter_status("TimeZone"), "Asia/Tokyo")
 
+    def test_settings_given_with_the_connection_outlive_a_reset(self):
+        for statement in ("RESET ALL", "RESET work_mem", "SET work_mem TO DEFAULT", "DISCARD ALL"):
+            with self.subTest(statement):
+                connection = self.connect(autocommit=True, options="-c work_mem=7MB")
+                connection.execute("SET work_mem TO '8MB'")
+                connection.execute(statement)
+                self.assertEqual(connection.execute("SHOW work_mem").fetchone(), ("7MB",))
+
     def test_a_connection_waits_for_anothers_transaction(self):
         first, second, seen = self.connect(), self.connect(), []
         first.execute("INSERT INTO people (name) VALUES ('dan')")
@@ -344,6 +355,12 @@ class Several(ClientCase):
         finally:
             os.kill(child.pid, signal.SIGKILL)
             child.wait(PATIENCE)
+
+
+def close_quietly(copying):
+    """Ends the context of a COPY whose connection has gone."""
+    with contextlib.suppress(psycopg.OperationalError):
+        copying.__exit__(None, None, None)
 
 
 def cancel_when_running(connection):
