@@ -29,6 +29,7 @@ fn world_on<'s>(server: &'s Postgres, options: Options) -> World<'s> {
         location: server.socket_url(&database),
         workspace: format!("w_{database}"),
         dir: dir.path().to_path_buf(),
+        user: "postgres".to_owned(),
         password: None,
         options,
     };

@@ -38,6 +38,7 @@ impl World {
             location: self.dir.path().join("db").to_str().unwrap().to_owned(),
             workspace: "ws_1".to_owned(),
             dir: self.dir.path().join("engine"),
+            user: "postgres".to_owned(),
             password: None,
             options: Options { lock_timeout: Duration::from_millis(50), ..Options::default() },
         }

@@ -53,6 +53,7 @@ impl World {
             location: self.server.url("shop"),
             workspace: "ws_1".to_owned(),
             dir: self.dir.path().to_owned(),
+            user: "postgres".to_owned(),
             password: None,
             options: Options { lock_timeout: std::time::Duration::from_secs(1), ..Options::default() },
         }
