@@ -1,15 +1,13 @@
 //! The server's own refusal to commit what is held.
 //!
-//! A table of the sandbox's own has one row, and a deferred constraint trigger that looks at commit whether a setting has the
-//! token; without it, it raises, and the commit becomes a rollback. The function has only a hash of the token, which is set for the
-//! commit that somebody asked for and never before. PostgreSQL refuses to drop or to alter a table with events that are still
-//! to fire, and a deferred trigger fires also for a row that is gone. What is left to somebody who looks for the guard with dynamic SQL
-//! is to drop the trigger or to replace its function: [`Guard::intact`] sees that.
+//! A table of the sandbox's own has two equal rows and a unique constraint that is deferred: as long as both are there, the server's
+//! built-in check fails at every commit and every `PREPARE TRANSACTION`, which becomes a rollback. There is no function that somebody
+//! could replace, and PostgreSQL refuses to drop or to alter a table with checks that are still to be made. Whoever looks for the
+//! guard with dynamic SQL can only take a row away and have the check made early; a row that is put back is another one, and
+//! [`Guard::intact`] sees that, as everything else that is not what it was when it was armed.
 //!
 //! The schema is an ordinary one where the role may make one: a transaction that has touched temporary objects cannot be prepared.
 
-use data_encoding::HEXLOWER;
-use sha2::{Digest, Sha256};
 use ulid::Ulid;
 
 use super::client::{Connection, Failure};
@@ -20,23 +18,24 @@ pub const PREFIX: &str = "sandboxer_";
 /// What the name of a guard's schema begins with.
 pub const SCHEMA_PREFIX: &str = "sandboxer_guard_";
 
-const SETTING: &str = "sandboxer.token";
+/// What both rows say: the server shows it with its refusal.
+const SAYS: &str = "this transaction is held by a sandbox, and nobody asked for its commit";
 
 /// An armed guard in a transaction.
 #[derive(Debug)]
 pub struct Guard {
     schema: Option<String>,
-    token: String,
+    /// Everything that it consists of.
+    print: String,
 }
 
 impl Guard {
     /// Arms one in the transaction of this session.
     pub fn arm(connection: &mut Connection) -> Result<Self, Failure> {
-        let token = format!("{}{}", Ulid::generate(), Ulid::generate());
         let schema = format!("{SCHEMA_PREFIX}{}", Ulid::generate().to_string().to_lowercase());
-        let guard = Self { schema: Some(schema), token };
+        let guard = Self { schema: Some(schema), print: String::new() };
         connection.query("SAVEPOINT sandboxer_arming")?;
-        let guard = match connection.query(&guard.script()) {
+        let mut guard = match connection.query(&guard.script()) {
             Ok(_) => guard,
             Err(failure) if failure.code() == Some("42501") => {
                 connection.query("ROLLBACK TO SAVEPOINT sandboxer_arming")?;
@@ -47,6 +46,7 @@ impl Guard {
             Err(failure) => return Err(failure),
         };
         connection.query("RELEASE SAVEPOINT sandboxer_arming")?;
+        guard.print = guard.look(connection)?.unwrap_or_default();
         Ok(guard)
     }
 
@@ -57,64 +57,65 @@ impl Guard {
 
     /// Lets the commit that follows through, and takes the guard away.
     pub fn disarm(self, connection: &mut Connection) -> Result<(), Failure> {
-        let (schema, token) = (self.place(), &self.token);
+        let place = self.place();
         let dropped = match &self.schema {
             Some(schema) => format!("DROP SCHEMA {schema} CASCADE"),
-            None => "DROP FUNCTION pg_temp.sandboxer_fire() CASCADE; DROP TABLE pg_temp.sandboxer_armed"
-                .to_owned(),
+            None => "DROP TABLE pg_temp.sandboxer_armed".to_owned(),
         };
         connection.query(&format!(
-            "SELECT pg_catalog.set_config('{SETTING}', '{token}', true);
-             SET CONSTRAINTS {schema}.sandboxer_guard IMMEDIATE;
+            "DELETE FROM {place}.sandboxer_armed;
+             SET CONSTRAINTS {place}.sandboxer_guard IMMEDIATE;
              SET LOCAL client_min_messages = error;
-             {dropped};
-             SELECT pg_catalog.set_config('{SETTING}', '', true)"
+             {dropped}"
         ))?;
         Ok(())
     }
 
-    /// Whether the guard is what it was when it was armed: nobody has replaced its function.
+    /// Whether the guard is what it was when it was armed: the same constraint of the same table with the same rows, and the check
+    /// not switched off.
     pub fn intact(&self, connection: &mut Connection) -> Result<bool, Failure> {
-        let (schema, hash) = (self.place(), self.hash());
+        match self.look(connection) {
+            Ok(print) => Ok(print.is_some_and(|print| print == self.print)),
+            // It is gone, and so is the savepoint of the look with the failure.
+            Err(Failure::Server { .. }) => {
+                connection.query("ROLLBACK TO SAVEPOINT sandboxer_look; RELEASE SAVEPOINT sandboxer_look")?;
+                Ok(false)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// What it consists of, in the session's own role and without the names that somebody could put before the server's. A row that
+    /// was deleted and put back has another place (`ctid`), and, in another unit, another number (`xmin`).
+    fn look(&self, connection: &mut Connection) -> Result<Option<String>, Failure> {
+        let place = self.place();
         let rows = connection.query(&format!(
-            "SELECT count(*) FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid
-             WHERE t.tgname = 'sandboxer_guard' AND t.tgrelid = '{schema}.sandboxer_armed'::pg_catalog.regclass
-             AND pg_catalog.strpos(p.prosrc, '{hash}') > 0 AND pg_catalog.strpos(p.prosrc, 'RAISE EXCEPTION') > 0"
+            "SAVEPOINT sandboxer_look; SET LOCAL ROLE NONE; SET LOCAL search_path = pg_catalog, pg_temp;
+             SELECT concat_ws(' ', c.oid, c.relfilenode, k.oid, k.condeferrable, k.condeferred, k.convalidated, i.indimmediate,
+                 t.oid, t.xmin, t.tgenabled, t.tgfoid, p.xmin, p.prosrc, current_setting('session_replication_role'),
+                 (SELECT string_agg(concat_ws(' ', a.ctid, a.xmin, a.says), ',' ORDER BY a.ctid)
+                  FROM {place}.sandboxer_armed a))
+             FROM pg_class c JOIN pg_constraint k ON k.conrelid = c.oid JOIN pg_index i ON i.indexrelid = k.conindid
+             JOIN pg_trigger t ON t.tgconstraint = k.oid JOIN pg_proc p ON p.oid = t.tgfoid
+             WHERE c.oid = '{place}.sandboxer_armed'::regclass AND k.conname = 'sandboxer_guard';
+             ROLLBACK TO SAVEPOINT sandboxer_look; RELEASE SAVEPOINT sandboxer_look"
         ))?;
-        Ok(rows.single() == Some("1"))
+        Ok(rows.single().filter(|_| rows.rows.len() == 1).map(str::to_owned))
     }
 
     fn place(&self) -> &str {
         self.schema.as_deref().unwrap_or("pg_temp")
     }
 
-    fn hash(&self) -> String {
-        HEXLOWER.encode(&Sha256::digest(self.token.as_bytes()))
-    }
-
     fn script(&self) -> String {
-        let (place, hash) = (self.place(), self.hash());
+        let columns = "(says text, CONSTRAINT sandboxer_guard UNIQUE (says) DEFERRABLE INITIALLY DEFERRED)";
         let made = match &self.schema {
             Some(schema) => {
-                format!("CREATE SCHEMA {schema}; CREATE TABLE {schema}.sandboxer_armed (fires int)")
+                format!("CREATE SCHEMA {schema}; CREATE TABLE {schema}.sandboxer_armed {columns}")
             }
-            None => "CREATE TEMPORARY TABLE sandboxer_armed (fires int)".to_owned(),
+            None => format!("CREATE TEMPORARY TABLE sandboxer_armed {columns}"),
         };
-        format!(
-            "{made};
-             CREATE FUNCTION {place}.sandboxer_fire() RETURNS trigger LANGUAGE plpgsql
-             SET search_path = pg_catalog, pg_temp AS $sandboxer$
-             BEGIN
-                 IF encode(sha256(convert_to(current_setting('{SETTING}', true), 'UTF8')), 'hex') IS DISTINCT FROM '{hash}' THEN
-                     RAISE EXCEPTION 'this transaction is held by a sandbox, and nobody asked for its commit'
-                     USING ERRCODE = 'object_not_in_prerequisite_state';
-                 END IF;
-                 RETURN NULL;
-             END $sandboxer$;
-             CREATE CONSTRAINT TRIGGER sandboxer_guard AFTER INSERT ON {place}.sandboxer_armed
-             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION {place}.sandboxer_fire();
-             INSERT INTO {place}.sandboxer_armed VALUES (1)"
-        )
+        format!("{made}; INSERT INTO {}.sandboxer_armed VALUES ('{SAYS}'), ('{SAYS}')", self.place())
     }
 }
 

@@ -26,14 +26,13 @@ fn a_commit_that_nobody_asked_for_is_a_rollback() {
         "end and chain",
         "prepare transaction 'x'",
         "set constraints all immediate; commit",
-        "select set_config('sandboxer.token', 'guess', false); commit",
         "set session_replication_role = replica; commit",
     ] {
         let mut connection = session(server, &name, "postgres");
         let guard = Guard::arm(&mut connection).unwrap();
         connection.query("insert into t values (1)").unwrap();
         assert!(guard.intact(&mut connection).unwrap());
-        assert_eq!(connection.query(trick).unwrap_err().code(), Some("55000"), "{trick}");
+        assert_eq!(connection.query(trick).unwrap_err().code(), Some("23505"), "{trick}");
         assert_eq!(server.sql(&name, "select count(*) from t"), "0", "{trick}");
     }
 }
@@ -47,8 +46,9 @@ fn it_cannot_be_taken_away_while_it_is_armed() {
         "alter table SCHEMA.sandboxer_armed disable trigger all",
         "truncate SCHEMA.sandboxer_armed",
         "drop table SCHEMA.sandboxer_armed",
-        "delete from SCHEMA.sandboxer_armed",
-        "update SCHEMA.sandboxer_armed set fires = 0",
+        "update SCHEMA.sandboxer_armed set says = says",
+        "alter table SCHEMA.sandboxer_armed drop constraint sandboxer_guard",
+        "drop index SCHEMA.sandboxer_guard",
     ] {
         let mut connection = session(server, &name, "postgres");
         let guard = Guard::arm(&mut connection).unwrap();
@@ -57,25 +57,50 @@ fn it_cannot_be_taken_away_while_it_is_armed() {
             connection.query("rollback to savepoint s").unwrap();
         }
         let committed = connection.query("commit");
-        assert_eq!(committed.as_ref().map_err(Failure::code), Err(Some("55000")), "{trick}");
+        assert_eq!(committed.as_ref().map_err(Failure::code), Err(Some("23505")), "{trick}");
         assert_eq!(server.sql(&name, "select count(*) from t"), "0", "{trick}");
     }
 }
 
+/// What a function of the same role could do: nothing that stays unseen, or else the commit fails.
 #[test]
-fn a_trigger_that_was_dropped_or_replaced_is_noticed() {
+fn a_function_that_takes_it_away_and_puts_it_back_is_noticed() {
     let Some(server) = Postgres::shared() else { return };
     let name = database(server);
+    let fire = "set constraints SCHEMA.sandboxer_guard immediate; set constraints all deferred";
+    let made = "create table SCHEMA.sandboxer_armed (says text, constraint sandboxer_guard unique (says) deferrable initially deferred)";
+    let consumed = format!("delete from SCHEMA.sandboxer_armed where ctid = '(0,2)'; {fire}");
     for trick in [
-        "create or replace function SCHEMA.sandboxer_fire() returns trigger language plpgsql
-         as $$ begin return null; end $$",
-        "drop trigger sandboxer_guard on SCHEMA.sandboxer_armed",
-        "drop function SCHEMA.sandboxer_fire() cascade",
+        consumed.clone(),
+        format!("update SCHEMA.sandboxer_armed set says = 'x' where ctid = '(0,1)'; {fire}"),
+        format!("{consumed}; insert into SCHEMA.sandboxer_armed select says from SCHEMA.sandboxer_armed"),
+        format!("{consumed}; drop table SCHEMA.sandboxer_armed; {made}; insert into SCHEMA.sandboxer_armed values ('a'), ('a')"),
+        format!("{consumed}; truncate SCHEMA.sandboxer_armed"),
+        format!("{consumed}; drop schema SCHEMA cascade"),
+        format!("{consumed}; drop schema SCHEMA cascade; create schema SCHEMA; {made}"),
+        format!("{consumed}; alter table SCHEMA.sandboxer_armed disable trigger all;
+                 insert into SCHEMA.sandboxer_armed select says from SCHEMA.sandboxer_armed;
+                 alter table SCHEMA.sandboxer_armed enable trigger all"),
+        format!("{consumed}; set session_replication_role = replica;
+                 insert into SCHEMA.sandboxer_armed select says from SCHEMA.sandboxer_armed;
+                 set session_replication_role = origin"),
+        "set session_replication_role = replica".to_owned(),
     ] {
         let mut connection = session(server, &name, "postgres");
         let guard = Guard::arm(&mut connection).unwrap();
-        connection.query(&trick.replace("SCHEMA", guard.schema().unwrap())).unwrap();
+        let trick = trick.replace("SCHEMA", guard.schema().unwrap());
+        connection.query("savepoint unit").unwrap();
+        connection
+            .query(&format!(
+                "create function pg_temp.evil() returns void language plpgsql as $x$ begin execute $y${trick}$y$; end $x$;
+                 set search_path = pg_temp, pg_catalog; select pg_temp.evil()"
+            ))
+            .unwrap();
         assert!(!guard.intact(&mut connection).unwrap(), "{trick}");
+        connection.query("rollback to unit; insert into public.t values (1)").unwrap();
+        assert!(guard.intact(&mut connection).unwrap(), "{trick}");
+        assert_eq!(connection.query("commit").unwrap_err().code(), Some("23505"), "{trick}");
+        assert_eq!(server.sql(&name, "select count(*) from t"), "0", "{trick}");
     }
 }
 
@@ -109,7 +134,7 @@ fn a_role_that_may_not_make_schemas_has_a_temporary_one() {
     assert_eq!(guard.schema(), None);
     assert!(guard.intact(&mut connection).unwrap());
     connection.query("insert into t values (1)").unwrap();
-    assert_eq!(connection.query("commit").unwrap_err().code(), Some("55000"));
+    assert_eq!(connection.query("commit").unwrap_err().code(), Some("23505"));
     let mut connection = session(server, &name, &role);
     let guard = Guard::arm(&mut connection).unwrap();
     connection.query("insert into t values (1)").unwrap();
