@@ -21,6 +21,7 @@ use super::rows::{self, Session};
 use super::schema::{self, Definitions};
 use super::settle::Token;
 use super::target::Target;
+use super::unshown;
 use super::values::set_text_forms;
 use super::watchdog::{Watchdog, Watched};
 use crate::engine::{Changes, Engine, Executed, Page, Prepared, Setup, Status, encode};
@@ -378,7 +379,8 @@ fn compare(
     max_rows: usize,
 ) -> Result<Changes> {
     let rows = rows_changed(inside, outside, base, max_rows)?;
-    let schema = schema::changed(inside, outside, base, known)?;
+    let mut schema = schema::changed(inside, outside, base, known)?;
+    schema.changes.extend(unshown::changes(inside, base)?);
     let notices = [rows.notices, schema.notices].concat();
     Ok(Changes { rows: rows.rows, schema: schema.changes, notices })
 }

@@ -517,3 +517,27 @@ fn production_that_waits_to_alter_a_table_is_named() {
     assert_eq!(engine.changes().unwrap(), Changes::default());
     assert!(engine.schema().unwrap().contains("waiting integer"));
 }
+
+#[test]
+fn what_cannot_be_shown_is_shown_to_be_there() {
+    let Some(world) = world() else { return };
+    let mut engine = world.open();
+    assert!(engine.changes().unwrap().schema.is_empty());
+    let role = format!("r_{}", world.database);
+    engine
+        .execute(&format!("create role {role}; alter default privileges grant select on tables to public"))
+        .unwrap();
+    let names: Vec<String> = engine.changes().unwrap().schema.into_iter().map(|change| change.name).collect();
+    assert!(
+        names.contains(&"pg_authid".to_owned()) && names.contains(&"pg_default_acl".to_owned()),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn counters_that_were_switched_off_hide_nothing() {
+    let Some(world) = world() else { return };
+    let mut engine = world.open();
+    engine.execute("set track_counts = off; update users set age = 99 where id = 1").unwrap();
+    assert_eq!(engine.changes().unwrap().rows.len(), 1);
+}

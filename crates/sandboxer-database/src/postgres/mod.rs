@@ -22,6 +22,7 @@ mod schema_sql;
 pub mod settle;
 pub mod statement;
 pub mod target;
+mod unshown;
 pub mod values;
 pub mod watchdog;
 pub mod wire;
