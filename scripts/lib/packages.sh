@@ -22,6 +22,7 @@ man:man-db:rendering of the man pages
 zsh:zsh:completions for zsh
 fish:fish:completions for fish
 mkfs.btrfs:btrfs-progs:what needs btrfs on a loop mount
+sqlite3:sqlite3:the walk through docs/databases.md
 python3:python3:custom strategies in Python
 dockerd:docker.io:the example strategy for containers
 mariadbd:mariadb-server:held transactions on MariaDB
