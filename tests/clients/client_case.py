@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import os
 import shutil
@@ -23,6 +24,11 @@ ROOT = Path(__file__).resolve().parents[2]
 BINARY = Path(os.environ.get("SANDBOXER_BINARY") or ROOT / "target" / "debug" / "sandbox")
 PATIENCE = 120
 NUMBERS = itertools.count(1)
+
+# What is missing is missing for all tests of a file, and told once for each.
+programs()
+if not BINARY.exists():
+    raise unittest.SkipTest(f"{BINARY} is not built (cargo build)")
 
 SCHEMA = """
 CREATE TYPE mood AS ENUM ('calm', 'glad');
@@ -65,8 +71,10 @@ class ClientCase(unittest.TestCase):
     allowed_ddl: List[str] = []
 
     def setUp(self) -> None:
-        if not BINARY.exists():
-            raise unittest.SkipTest(f"{BINARY} is not built (cargo build)")
+        server()
+        # An interrupted run ends without cleaning up; what it started is ended then, before the server is.
+        atexit.register(self.doCleanups)
+        self.addCleanup(atexit.unregister, self.doCleanups)
         self.database = f"shop_{os.getpid()}_{next(NUMBERS)}"
         self._make_database()
         self.directory = Path(tempfile.mkdtemp(prefix="sandboxer-client-"))

@@ -10,7 +10,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -104,7 +103,7 @@ def server() -> Server:
     """The one that all tests of this process share; each test has a database of its own in it."""
     programs()
     # Told to end, Python ends in order, and what it started is cleaned up.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     return Server()
 
 

@@ -185,13 +185,11 @@ class GivenUp(AsyncCase):
         async def work(pool):
             async def sleep():
                 async with pool.acquire() as connection:
-                    running.set()
                     await connection.execute("UPDATE people SET age = 1 RETURNING pg_sleep(600)")
 
-            running = asyncio.Event()
             task = asyncio.ensure_future(sleep())
-            await running.wait()
-            await asyncio.sleep(0.2)
+            while not self.rows_outside("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"):
+                await asyncio.sleep(0)
             task.cancel()
             with self.assertRaises(asyncio.CancelledError):
                 await task

@@ -196,8 +196,25 @@ class Schemas(AlchemyCase):
         self.assertEqual(self.count("notes"), 2)
 
 
+    def test_a_reference_to_a_table_of_production_is_refused_by_its_name(self):
+        with self.assertRaises(sa.exc.DBAPIError) as refused:
+            table_with_reference().create(self.engine)
+        self.assertIn("CREATE TABLE (a ShareRowExclusiveLock on public.people)", str(refused.exception))
+        self.assertIn('["create table"]', str(refused.exception))
+        self.assertEqual(self.count(), 3)
+
+
 class AllowedSchemas(AlchemyCase):
-    allowed_ddl = ["drop table", "alter table"]
+    allowed_ddl = ["drop table", "alter table", "create table"]
+
+    def test_a_reference_to_a_table_of_production(self):
+        table = table_with_reference()
+        table.create(self.engine)
+        with self.engine.begin() as connection:
+            connection.execute(table.insert(), [{"person": 1}])
+        self.engine.dispose()
+        self.commit()
+        self.assertEqual(self.rows_outside("SELECT person FROM bills"), [(1,)])
 
     def test_a_table_of_production_is_dropped_where_that_is_allowed(self):
         with self.engine.begin() as connection:
@@ -208,6 +225,13 @@ class AllowedSchemas(AlchemyCase):
         # What was dropped is locked until the sandbox is done with.
         self.engine.dispose()
         self.sandbox("rollback", "try")
+
+
+def table_with_reference():
+    metadata = sa.MetaData()
+    sa.Table("people", metadata, sa.Column("id", sa.Integer, primary_key=True))
+    person = sa.Column("person", sa.ForeignKey("people.id"))
+    return sa.Table("bills", metadata, sa.Column("id", sa.Integer, primary_key=True), person)
 
 
 def new_tables():
