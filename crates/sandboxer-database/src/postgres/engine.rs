@@ -121,15 +121,17 @@ impl PostgresEngine {
 
     /// Why it is lost. A session that nobody uses is asked whether it is still there.
     fn lost(&mut self) -> Option<String> {
-        let mut reason = None;
+        let (mut reason, mut leaked) = (None, false);
         if self.prepared.is_none() && self.proxy.holder().is_none() {
             let _ = self.proxy.with_session(Duration::ZERO, |held| {
                 let _ = held.query("SELECT 1");
                 reason = held.lost().map(ToOwned::to_owned);
+                leaked = held.leaked();
                 Ok(())
             });
         }
-        self.inner.watchdog.lost().or(reason)
+        // What was committed is the more important thing to know.
+        if leaked { reason } else { self.inner.watchdog.lost().or(reason) }
     }
 }
 

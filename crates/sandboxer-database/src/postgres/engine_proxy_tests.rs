@@ -122,6 +122,44 @@ fn clients_do_not_lock_production_out() {
 }
 
 #[test]
+fn nor_do_the_functions_that_they_call() {
+    let Some(world) = world() else { return };
+    let mut engine = world.open();
+    let mut client = client(&engine);
+    client
+        .query(
+            "create function locking() returns int language plpgsql as $$ begin
+             execute 'lock table ' || 'users in access exclusive mode'; return 1; end $$;
+             create function altering() returns int language plpgsql as $$ begin
+             execute 'alter table ' || 'users add x int'; return 1; end $$",
+        )
+        .unwrap();
+    let lockable = "set lock_timeout = '1s'; begin; lock table users in exclusive mode; select 1";
+    for sql in ["select locking()", "select altering()", "begin; select 1; select locking(); commit"] {
+        assert_eq!(client.query(sql).unwrap_err().code(), Some("42501"), "{sql}");
+        assert_eq!(world.sql(lockable), "1", "{sql}");
+    }
+    assert!(matches!(engine.execute("select locking()").unwrap_err(), Error::Refused { .. }));
+    assert_eq!(world.sql(lockable), "1");
+}
+
+#[test]
+fn scripts_cannot_change_how_they_are_read() {
+    let Some(world) = world() else { return };
+    let mut engine = world.open();
+    engine.execute("insert into users values (10)").unwrap();
+    for script in [
+        "set standard_conforming_strings = off; select '\\'' ; commit; --'",
+        "select set_config('standard_' || 'conforming_strings', 'off', false); select '\\'' ; commit; --'",
+    ] {
+        assert!(matches!(engine.execute(script).unwrap_err(), Error::Refused { .. }), "{script}");
+        assert_eq!(engine.query("show standard_conforming_strings").unwrap().len(), 1);
+    }
+    assert_eq!(engine.changes().unwrap().rows.len(), 1);
+    assert_eq!(count(&world), "5");
+}
+
+#[test]
 fn what_is_allowed_by_name_clients_may() {
     let Some(world) = world_with(Options { allow_ddl: vec!["alter table".to_owned()], ..Options::default() })
     else {

@@ -74,16 +74,22 @@ fn a_function_that_takes_it_away_and_puts_it_back_is_noticed() {
         consumed.clone(),
         format!("update SCHEMA.sandboxer_armed set says = 'x' where ctid = '(0,1)'; {fire}"),
         format!("{consumed}; insert into SCHEMA.sandboxer_armed select says from SCHEMA.sandboxer_armed"),
-        format!("{consumed}; drop table SCHEMA.sandboxer_armed; {made}; insert into SCHEMA.sandboxer_armed values ('a'), ('a')"),
+        format!(
+            "{consumed}; drop table SCHEMA.sandboxer_armed; {made}; insert into SCHEMA.sandboxer_armed values ('a'), ('a')"
+        ),
         format!("{consumed}; truncate SCHEMA.sandboxer_armed"),
         format!("{consumed}; drop schema SCHEMA cascade"),
         format!("{consumed}; drop schema SCHEMA cascade; create schema SCHEMA; {made}"),
-        format!("{consumed}; alter table SCHEMA.sandboxer_armed disable trigger all;
+        format!(
+            "{consumed}; alter table SCHEMA.sandboxer_armed disable trigger all;
                  insert into SCHEMA.sandboxer_armed select says from SCHEMA.sandboxer_armed;
-                 alter table SCHEMA.sandboxer_armed enable trigger all"),
-        format!("{consumed}; set session_replication_role = replica;
+                 alter table SCHEMA.sandboxer_armed enable trigger all"
+        ),
+        format!(
+            "{consumed}; set session_replication_role = replica;
                  insert into SCHEMA.sandboxer_armed select says from SCHEMA.sandboxer_armed;
-                 set session_replication_role = origin"),
+                 set session_replication_role = origin"
+        ),
         "set session_replication_role = replica".to_owned(),
     ] {
         let mut connection = session(server, &name, "postgres");

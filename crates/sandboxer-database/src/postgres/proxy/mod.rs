@@ -31,7 +31,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use sandboxer_core::{Error, Result};
 use ulid::Ulid;
 
-use super::client::{Canceller, PgError};
+use super::client::Canceller;
 use super::held::{Defences, Held};
 use super::statement::Statement;
 use super::wire::Stream;
@@ -55,7 +55,7 @@ const ENGINE: u64 = 0;
 /// runs. The error is what the client is told, with its SQLSTATE.
 pub type Gate = Arc<dyn Fn(&mut Held, &str) -> std::result::Result<(), (String, String)> + Send + Sync>;
 
-/// Looks at a unit in which something was defined, before it is kept. The error is what the client is told, and the unit is undone.
+/// Looks at a unit in which something was defined or called, before it is kept. The error is what the client is told, and the unit is undone.
 pub type Look = Arc<dyn Fn(&mut Held) -> std::result::Result<(), (String, String)> + Send + Sync>;
 
 /// How a proxy treats its clients.
@@ -111,6 +111,8 @@ pub(crate) struct Shared {
     constraints: Mutex<Option<Arc<Constraints>>>,
     streams: Mutex<HashMap<u64, Stream>>,
     stopping: AtomicBool,
+    /// Something was defined: triggers, rules and the like may call what is not to be seen in a statement.
+    watchful: AtomicBool,
     ids: AtomicU64,
 }
 
@@ -245,6 +247,7 @@ impl Shared {
             constraints: Mutex::default(),
             streams: Mutex::default(),
             stopping: AtomicBool::new(false),
+            watchful: AtomicBool::new(false),
             ids: AtomicU64::new(ENGINE + 1),
         }
     }
@@ -274,10 +277,9 @@ impl Shared {
 
 impl Shared {
     /// Whether what a client defined may be kept.
-    fn look(&self, held: &mut Held) -> Option<PgError> {
+    fn look(&self, held: &mut Held) -> Option<Said> {
         let look = self.options.look.as_ref()?;
-        let (code, message) = look(held).err()?;
-        Some(PgError { severity: "ERROR".to_owned(), code, message, ..PgError::default() })
+        look(held).err().map(|(code, message)| Said::new(&code, message))
     }
 }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use super::super::held::STRINGS;
 use super::super::wire::{self, Body, Incoming, Stream};
+use super::relay::misreading;
 use super::reply::{self, Said};
 use super::{Shared, locked};
 
@@ -146,6 +148,11 @@ impl Door {
                 "this client_encoding is not available in a sandbox; use UTF8",
             )));
         }
+        let strings =
+            settings_of(pairs.to_vec()).into_iter().filter(|(name, _)| name.eq_ignore_ascii_case(STRINGS));
+        if strings.into_iter().any(|(_, value)| !value.eq_ignore_ascii_case("on")) {
+            return Ok(Err(misreading()));
+        }
         let lost = shared.lock_lost();
         Ok(lost.map_or(Ok(()), |reason| Err(Said::new("57P03", reason))))
     }
@@ -273,8 +280,6 @@ impl Shared {
     fn lock_lost(&self) -> Option<String> {
         // Whoever works with the session at this moment has not lost it.
         let held = self.held.try_lock().ok()?;
-        held.lost().map(|reason| {
-            format!("the sandbox's transaction is lost, and nothing of it was committed: {reason}")
-        })
+        held.loss()
     }
 }
