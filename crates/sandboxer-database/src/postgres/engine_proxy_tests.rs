@@ -55,6 +55,51 @@ fn clients_and_the_engine_share_one_transaction() {
 }
 
 #[test]
+fn a_rollback_sends_away_who_has_a_transaction_open() {
+    let Some(world) = world_with(impatient()) else { return };
+    let mut engine = world.open();
+    for sql in ["select 1", "copy users from stdin"] {
+        let mut idle = client(&engine);
+        idle.query("begin; insert into users values (10)").unwrap();
+        if sql.starts_with("copy") {
+            let mut message = Vec::new();
+            super::super::wire::put_query(&mut message, sql);
+            idle.send(&message).unwrap();
+            assert_eq!(idle.frame().unwrap().tag, b'G');
+        } else {
+            idle.query(sql).unwrap();
+        }
+        let error = engine.checkpoint("x").unwrap_err().to_string();
+        assert!(
+            error.contains("has had a transaction open for") && error.contains("roll the sandbox back"),
+            "{error}"
+        );
+        engine.rollback().unwrap();
+        let told = if sql.starts_with("copy") { idle.answer() } else { idle.query("select 1") }.unwrap_err();
+        assert!(told.code().is_none_or(|code| code == "57P01"), "{told:?}");
+        assert_eq!(engine.changes().unwrap().rows.len(), 0);
+    }
+    assert_eq!(client(&engine).query("select count(*) from users").unwrap().single(), Some("5"));
+}
+
+#[test]
+fn a_rollback_ends_what_a_client_runs() {
+    let Some(world) = world_with(impatient()) else { return };
+    let mut engine = world.open();
+    let mut busy = client(&engine);
+    let mut message = Vec::new();
+    super::super::wire::put_query(&mut message, "begin; insert into users values (10); select pg_sleep(600)");
+    busy.send(&message).unwrap();
+    while engine.proxy.holder().is_none() {
+        std::thread::yield_now();
+    }
+    engine.rollback().unwrap();
+    let told = busy.answer().unwrap_err();
+    assert!(told.code().is_none_or(|code| code == "57P01"), "{told:?}");
+    assert_eq!(engine.changes().unwrap().rows.len(), 0);
+}
+
+#[test]
 fn clients_wait_while_it_is_prepared() {
     let Some(world) = world_with(impatient()) else { return };
     let mut engine = world.open();

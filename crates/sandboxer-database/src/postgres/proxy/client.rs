@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::super::held::{Held, STRINGS};
 use super::super::lexer;
@@ -14,6 +15,9 @@ use super::reply::{self, Said};
 use super::settings::{Effect, Settings};
 use super::startup::Started;
 use super::{Shared, locked};
+
+/// How long somebody who is sent away may take to be told.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// Why a client's thread ends.
 #[derive(Debug)]
@@ -121,6 +125,14 @@ impl Client {
             if let Err(end) = self.next_message() {
                 break end;
             }
+        };
+        let dismissed = locked(&self.shared.dismissed).remove(&self.id);
+        let end = match dismissed {
+            Some(why) => {
+                self.dead = self.stream.set_timeout(Some(LAST_WORD)).is_err();
+                End::Sent(Said::new("57P01", why))
+            }
+            None => end,
         };
         if let End::Sent(said) = end {
             said.fatal(&mut self.out);
