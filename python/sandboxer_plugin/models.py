@@ -218,6 +218,7 @@ class Capabilities:
     scoped_rollback: bool = False
     checkpoints: bool = True
     keeps_base: bool = False
+    resolves: bool = False
     undo: bool = False
     parts: bool = False
     looks_through: bool = False

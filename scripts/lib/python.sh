@@ -3,10 +3,13 @@
 # What cannot be had, and why, where nothing can be downloaded.
 readonly PYPI_AWAY='NewConnectionError|ConnectTimeout|ReadTimeout|ProxyError|name resolution|Network is unreachable|Connection refused'
 
+# What is installed for whom.
+readonly REQUIREMENTS=(examples/strategies/*/requirements.txt tests/clients/requirements.txt)
+
 # Where the environment is: one for each list of packages, under target/python.
 environment_root() {
     local digest
-    digest=$(cat examples/strategies/*/requirements.txt | cksum | cut -d' ' -f1)
+    digest=$(cat "${REQUIREMENTS[@]}" | cksum | cut -d' ' -f1)
     echo "$(target_dir)/python/$digest"
 }
 
@@ -28,7 +31,7 @@ python_to_use() {
 make_environment() {
     local root=$1 log lists=() list
     log=$(mktemp)
-    for list in examples/strategies/*/requirements.txt; do lists+=(-r "$list"); done
+    for list in "${REQUIREMENTS[@]}"; do lists+=(-r "$list"); done
     say "making $root (once)"
     rm -rf "$root"
     make_venv "$root" || { note_skip "no virtual environment can be made (Debian package python3-venv): what needs Python packages"; return 0; }
@@ -69,4 +72,5 @@ python_parts() {
         compgen -G "${directory}test_*.py" >/dev/null || continue
         run_part "example $(basename "$directory")" python_suite "$python" "$directory"
     done
+    run_part "database clients" python_suite "$python" tests/clients
 }

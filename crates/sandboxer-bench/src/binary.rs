@@ -9,14 +9,16 @@ use std::time::SystemTime;
 use crate::failure::{During, Failure, Result};
 
 /// What the binary is built from, below the workspace's root.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 11] = [
     "Cargo.lock",
     "crates/sandboxer",
     "crates/sandboxer-core",
+    "crates/sandboxer-database",
     "crates/sandboxer-extensions",
     "crates/sandboxer-fs",
     "crates/sandboxer-git",
     "crates/sandboxer-keeper",
+    "crates/sandboxer-sqlite",
     "crates/sandboxer-strategies",
     "resource-types",
 ];

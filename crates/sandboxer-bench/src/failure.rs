@@ -33,6 +33,15 @@ impl Failure {
     pub fn new(message: impl Into<String>) -> Self {
         Self::Failed(message.into())
     }
+
+    /// The same once more, for the next row that rests on what could not be made.
+    pub fn again(&self) -> Self {
+        match self {
+            Self::Skipped(reason) => Self::Skipped(reason.clone()),
+            Self::Failed(reason) => Self::Failed(reason.clone()),
+            Self::Interrupted => Self::Interrupted,
+        }
+    }
 }
 
 /// Names the step and the path of an error.

@@ -5,6 +5,7 @@
 //! ([`report`]). Ratios decide, absolute figures are reported; a missed goal is marked and is not an error.
 
 mod binary;
+mod db;
 mod failure;
 mod files;
 mod git;
@@ -39,6 +40,7 @@ struct Arguments {
 /// One table each; further ones go here.
 #[derive(Subcommand)]
 enum Table {
+    Db(db::DbArguments),
     Files(files::FilesArguments),
     Git(git::GitArguments),
     Plugins(plugins::PluginsArguments),
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
 fn measure_table(table: &Table) -> Result<bool> {
     let interrupt = Interrupt::listen()?;
     match table {
+        Table::Db(arguments) => db::measure(arguments, &interrupt),
         Table::Files(arguments) => files::measure(arguments, &interrupt),
         Table::Git(arguments) => git::measure(arguments, &interrupt),
         Table::Plugins(arguments) => plugins::measure(arguments, &interrupt),

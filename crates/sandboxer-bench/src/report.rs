@@ -114,6 +114,24 @@ impl Row {
         }
     }
 
+    /// A comparison of how long one call takes, where each sample is of so many.
+    pub fn each(row: &str, goal: f64, calls: usize, sides: &Sides) -> Self {
+        let compared = Self::timed(row, Some(goal), sides);
+        let micros = |ms: f64| ms * 1e3 / calls as f64;
+        Self {
+            unit: "µs each",
+            ours: compared.ours.map(micros),
+            theirs: compared.theirs.map(micros),
+            ..compared
+        }
+    }
+
+    /// A comparison of transactions in a second, where each sample is of so many. More is better.
+    pub fn transactions(row: &str, goal: Option<f64>, count: usize, sides: &Sides) -> Self {
+        let bytes = count as u64 * 1_000_000;
+        Self { goal, unit: "a second", ..Self::throughput(row, goal.unwrap_or_default(), bytes, sides) }
+    }
+
     /// How much gets through in a second, beside the most that could. Judged by itself.
     pub fn rate(row: &str, goal: f64, bytes: u64, sides: &Sides) -> Self {
         let compared = Self::throughput(row, goal, bytes, sides);
@@ -209,6 +227,7 @@ fn absolute(value: f64, unit: &str) -> String {
         "ms" => format!("{value:.2} ms"),
         "µs" => format!("{value:.2} µs"),
         "MB per s" => format!("{value:.0} MB/s"),
+        "a second" => format!("{value:.0} a second"),
         _ => format!("{value:.1} {unit}"),
     }
 }
@@ -310,6 +329,21 @@ mod tests {
             "  500 MB/s (goal ≥ 400 MB/s) ok 500 MB/s vs 2000 MB/s; 3 runs; 0.25 of the other"
         );
         assert_eq!(Row::rate("r", 501.0, 500_000_000, &sides(1_000, 250)).verdict(), "MISS");
+    }
+
+    #[test]
+    fn calls_and_transactions_are_compared() {
+        let row = Row::each("r", 2.0, 1_000, &sides(150, 100));
+        assert_eq!(
+            row.summary(),
+            "  1.50 (goal ≤ 2.00) ok 150.0 µs each vs 100.0 µs each; 3 runs; 1.50–1.50 by run"
+        );
+        let row = Row::transactions("r", Some(1.0), 500, &sides(500, 1_000));
+        assert_eq!(
+            row.summary(),
+            "  2.00 (goal ≥ 1.00) ok 1000 a second vs 500 a second; 3 runs; 2.00–2.00 by run"
+        );
+        assert_eq!(Row::transactions("r", None, 500, &sides(1_000, 500)).verdict(), "");
     }
 
     #[test]

@@ -137,7 +137,12 @@ impl SandboxCommand {
 
     /// Times `diff`, which must find `expected` entries.
     pub fn diff(&self, sandbox: &Created, expected: usize) -> Result<Sample> {
-        let sample = run(&mut self.command(&["diff", "--json", &sandbox.sandbox_id]), &self.output, &[0])?;
+        self.diff_of(&sandbox.sandbox_id, expected)
+    }
+
+    /// The same of the sandbox with this id.
+    pub fn diff_of(&self, id: &str, expected: usize) -> Result<Sample> {
+        let sample = run(&mut self.command(&["diff", "--json", id]), &self.output, &[0])?;
         self.expect_entries("diff", expected)?;
         Ok(sample)
     }

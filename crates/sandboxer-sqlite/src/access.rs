@@ -1,5 +1,7 @@
 //! Rows and scripts by way of a connection, whoever's it is: a clone's, or one that holds a transaction.
 
+use std::collections::HashMap;
+
 use data_encoding::BASE64;
 use sandboxer_core::model::Row;
 use sandboxer_core::{Error, Result};
@@ -115,8 +117,8 @@ fn forms(text: &str) -> Vec<Value> {
     forms
 }
 
-/// Puts a row at a key, or removes the one that is there; whether there was one. Columns that are not named get their defaults where the
-/// row is new, and stay where it is not.
+/// Puts a row at a key, or removes the one that is there; whether there was one. Columns that are not named get their
+/// defaults, whether the row is new or not.
 pub fn put(connection: &Connection, table: &Table, key: After<'_>, row: Option<&Row>) -> Result<bool> {
     let present = values_at(connection, table, key)?;
     let Some(row) = row else {
@@ -162,16 +164,32 @@ fn named(table: &Table, row: &Row) -> Result<Vec<(usize, Value)>> {
 }
 
 fn update(connection: &Connection, table: &Table, present: &[Value], named: &[(usize, Value)]) -> Result<()> {
-    let mut row = present.to_vec();
-    for (index, value) in named {
-        row[*index] = value.clone();
+    let defaults = defaults(connection, table)?;
+    let mut values = table.key_of(present);
+    let mut sets = Vec::new();
+    for (index, column) in table.columns.iter().enumerate().filter(|(index, _)| !table.key.contains(index)) {
+        let value = match named.iter().find(|(named, _)| *named == index) {
+            Some((_, value)) => {
+                values.push(value.clone());
+                format!("?{}", values.len())
+            }
+            None => defaults.get(column).map_or("NULL".to_owned(), |text| format!("({text})")),
+        };
+        sets.push(format!("{} = {value}", quoted(column)));
     }
-    let first = table.key.len() + 1;
-    let set = |(index, column): (usize, &String)| format!("{} = ?{}", quoted(column), first + index);
-    let sets: Vec<String> = table.columns.iter().enumerate().map(set).collect();
+    if sets.is_empty() {
+        return Ok(());
+    }
     let sql =
         format!("UPDATE {} SET {} WHERE {}", quoted(&table.name), sets.join(", "), key_condition(table));
-    run(connection, &sql, &[table.key_of(present), row].concat())
+    run(connection, &sql, &values)
+}
+
+/// What columns are where nobody says, as SQL, by their names.
+fn defaults(connection: &Connection, table: &Table) -> Result<HashMap<String, String>> {
+    let sql = "SELECT name, dflt_value FROM pragma_table_xinfo(?) WHERE dflt_value IS NOT NULL";
+    let rows = connection.rows(sql, &[Value::text(table.name.as_str())])?;
+    Ok(rows.iter().filter_map(|row| Some((row.first()?.as_text()?, row.get(1)?.as_text()?))).collect())
 }
 
 fn insert(connection: &Connection, table: &Table, key: After<'_>, named: &[(usize, Value)]) -> Result<()> {

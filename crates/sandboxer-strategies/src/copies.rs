@@ -53,6 +53,7 @@ pub fn capabilities() -> Capabilities {
         select_paths: true,
         select_hunks: true,
         keeps_base: true,
+        resolves: false,
         scoped_rollback: true,
         checkpoints: true,
         undo: true,

@@ -5,6 +5,7 @@ pub mod apply;
 pub mod checkpoints;
 pub mod commit;
 pub mod create;
+pub mod db;
 pub mod diff;
 pub mod git;
 pub mod hunks;

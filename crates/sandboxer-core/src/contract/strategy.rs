@@ -90,6 +90,8 @@ pub struct Capabilities {
     /// Base content is kept as far as its budget allows, however the original moves: `commit` can merge text three ways,
     /// and honours every value of `on_conflict`.
     pub keeps_base: bool,
+    /// `commit` honours `ours` and `theirs` of `on_conflict`, entry by entry, without keeping its base; `keeps_base` includes it.
+    pub resolves: bool,
     /// `commit` honours the ref's `operation` and `undo`: a commit can be taken back.
     pub undo: bool,
     /// `cleanup` honours the ref's `part`, and `create` the resource's property `parked`.
@@ -123,6 +125,7 @@ impl Default for Capabilities {
             scoped_rollback: false,
             checkpoints: false,
             keeps_base: false,
+            resolves: false,
             undo: false,
             parts: false,
             looks_through: false,

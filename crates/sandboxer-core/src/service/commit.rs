@@ -21,6 +21,7 @@ use super::manager::{SandboxManager, new_operation};
 use super::pieces::{Piece, pieces_of};
 use super::together::{Member, Together, Undertaking};
 use super::{Operation, PerWorkspace, Target, TargetCommit, Workspace};
+use crate::contract::Capabilities;
 use crate::model::{CommitRequest, CommitResult, History, OnConflict, OpId, Phase};
 use crate::policy::CommitRules;
 use crate::store::OperationEnd;
@@ -103,8 +104,8 @@ impl SandboxManager {
                 Some(("commit chosen paths", "it commits everything or nothing"))
             } else if !request.hunks.is_empty() && !abilities.select_hunks {
                 Some(("commit chosen hunks", "it commits whole files"))
-            } else if request.on_conflict != OnConflict::Fail && !abilities.keeps_base {
-                Some(("resolve conflicts", "it does not keep what its files were made from"))
+            } else if !can_resolve(request.on_conflict, abilities) {
+                Some(("resolve conflicts", "it does not keep what it was made from"))
             } else if (request.branch.is_some() || request.history != History::Squash) && !abilities.branches
             {
                 Some(("commit to branches", "what it isolates has none"))
@@ -235,6 +236,15 @@ pub(super) fn check_digest(request: &CommitRequest, found: &str) -> Result<()> {
             Err(Error::DigestMismatch { expected: expected.clone(), found: found.to_owned() })
         }
         _ => Ok(()),
+    }
+}
+
+/// Whether conflicts can be treated in that way.
+fn can_resolve(way: OnConflict, abilities: &Capabilities) -> bool {
+    match way {
+        OnConflict::Fail => true,
+        OnConflict::Ours | OnConflict::Theirs => abilities.keeps_base || abilities.resolves,
+        OnConflict::Merge | OnConflict::Mark => abilities.keeps_base,
     }
 }
 

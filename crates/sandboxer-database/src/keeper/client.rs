@@ -48,7 +48,8 @@ impl Keeper {
     pub fn runs(&self) -> Result<bool> {
         reap();
         let (answer, pid) = match self.try_ask(&Request::Hello, &[], OPENING) {
-            Err(e) if nobody_listens(&e) => return Ok(false),
+            // One that was killed a moment ago may still be at it: connections to it are made, and broken.
+            Err(e) if is_gone(&e) => return Ok(false),
             Err(e) => return Err(Error::io("reach the keeper in", &self.dir, e)),
             Ok((answer, _, pid)) => (answer, pid),
         };
@@ -90,7 +91,7 @@ impl Keeper {
     pub fn pid(&self) -> Result<Option<u32>> {
         match self.try_ask(&Request::Hello, &[], OPENING) {
             Ok((_, _, pid)) => Ok(Some(pid)),
-            Err(e) if nobody_listens(&e) => Ok(None),
+            Err(e) if is_gone(&e) => Ok(None),
             Err(e) => Err(Error::io("reach the keeper in", &self.dir, e)),
         }
     }

@@ -23,6 +23,9 @@ pub(crate) struct Record {
     pub result: CommitResult,
     /// Whether it is known to be real.
     pub committed: bool,
+    /// Whether finishing was tried in vain, because there was nothing left to commit.
+    #[serde(default)]
+    pub vain: bool,
 }
 
 impl Record {
@@ -36,6 +39,11 @@ impl Record {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(Error::io("read", path, e)),
         }
+    }
+
+    /// The same, if it is that operation.
+    pub fn of(dir: &Path, operation: &str) -> Result<Option<Self>> {
+        Ok(Self::read(dir)?.filter(|record| record.operation == operation))
     }
 
     /// Writes it down for good.
@@ -77,6 +85,7 @@ mod tests {
             prepared: Prepared::Durable(json!({"gid": "x"})),
             result: CommitResult { digest: "d".into(), ..CommitResult::default() },
             committed: false,
+            vain: false,
         };
         record.write(temp.path()).unwrap();
         assert_eq!(Record::read(temp.path()).unwrap(), Some(record));

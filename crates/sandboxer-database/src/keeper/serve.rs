@@ -20,7 +20,7 @@ use sandboxer_keeper::socket::{PROMPT, peer};
 
 use super::record::Record;
 use super::wire::{Answer, Failure, PROTOCOL, Request, Startup, receive, send};
-use crate::engine::{Engine, Prepared, Setup};
+use crate::engine::{Engine, Prepared, Setup, Status};
 use crate::{engines, paths, view};
 
 /// The name that a keeper is started under.
@@ -74,12 +74,15 @@ fn open(dir: &Path) -> Result<(Seat, Arc<Server>), Startup> {
 pub(crate) struct Server {
     dir: PathBuf,
     engine: Mutex<Box<dyn Engine>>,
+    /// Operations that were aborted before they were heard of.
+    aborted: Mutex<Vec<String>>,
     clients: AtomicUsize,
 }
 
 impl Server {
     pub(crate) fn new(dir: &Path, engine: Box<dyn Engine>) -> Self {
-        Self { dir: dir.to_path_buf(), engine: Mutex::new(engine), clients: AtomicUsize::new(0) }
+        let (engine, aborted) = (Mutex::new(engine), Mutex::default());
+        Self { dir: dir.to_path_buf(), engine, aborted, clients: AtomicUsize::new(0) }
     }
 
     fn engine(&self) -> MutexGuard<'_, Box<dyn Engine>> {
@@ -103,6 +106,10 @@ impl Server {
                 }
             }
         }
+    }
+
+    fn aborted(&self) -> MutexGuard<'_, Vec<String>> {
+        self.aborted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn answer_apart(self: Arc<Self>, client: UnixStream) {
@@ -160,8 +167,8 @@ impl Server {
                     self.alone(engine, |engine| self.prepare(engine, operation, digest))?;
                 Answer::Prepared(result, prepared)
             }
-            Request::Finish => Answer::Committed(self.finish(engine)?),
-            Request::Abort => Answer::Aborted(self.abort(engine)?),
+            Request::Finish { operation } => Answer::Committed(self.finish(engine, &operation)?),
+            Request::Abort { operation } => self.abort(engine, operation)?,
             Request::Quit => {
                 engine.close();
                 Answer::Done
@@ -188,7 +195,11 @@ impl Server {
         digest: Option<String>,
     ) -> Result<CommitResult> {
         let mut record = self.begin(engine, operation, digest)?;
-        engine.commit(&record.operation)?;
+        // Nothing that anybody was shown: whatever else the transaction holds stays in it.
+        if !record.result.entries.is_empty() {
+            let committed = engine.commit(&record.operation);
+            self.unless_it_failed(engine, committed)?;
+        }
         record.committed = true;
         record.write(&self.dir)?;
         Ok(record.result)
@@ -201,26 +212,38 @@ impl Server {
         digest: Option<String>,
     ) -> Result<(CommitResult, Prepared)> {
         let mut record = self.begin(engine, operation, digest)?;
-        record.prepared = engine.prepare(&record.operation)?;
+        let prepared = engine.prepare(&record.operation);
+        record.prepared = self.unless_it_failed(engine, prepared)?;
         record.write(&self.dir)?;
         Ok((record.result, record.prepared))
     }
 
+    /// What failed and left the transaction as it was, was never begun.
+    fn unless_it_failed<T>(&self, engine: &mut dyn Engine, done: Result<T>) -> Result<T> {
+        if done.is_err() && matches!(engine.status(), Status::Held { .. }) {
+            Record::forget(&self.dir)?;
+        }
+        done
+    }
+
     /// Compares, and writes down what is about to be done: from here on it can be told what became of it.
     fn begin(&self, engine: &mut dyn Engine, operation: String, digest: Option<String>) -> Result<Record> {
+        if self.aborted().contains(&operation) {
+            return Err(Error::refused(format!("{operation} was aborted before it began")));
+        }
         let DiffView { digest: found, entries, .. } = view::view(&engine.changes()?)?;
         if let Some(expected) = digest.filter(|expected| *expected != found) {
             return Err(Error::DigestMismatch { expected, found });
         }
         let result = CommitResult { digest: found, entries, ..CommitResult::default() };
         let prepared = engine.intent(&operation)?;
-        let record = Record { operation, prepared, result, committed: false };
+        let record = Record { operation, prepared, result, committed: false, vain: false };
         record.write(&self.dir)?;
         Ok(record)
     }
 
-    fn finish(&self, engine: &mut dyn Engine) -> Result<CommitResult> {
-        let Some(mut record) = Record::read(&self.dir)? else { return Ok(CommitResult::default()) };
+    fn finish(&self, engine: &mut dyn Engine, operation: &str) -> Result<CommitResult> {
+        let Some(mut record) = Record::of(&self.dir, operation)? else { return Ok(CommitResult::default()) };
         if !record.committed {
             engine.finish(&record.prepared)?;
             record.committed = true;
@@ -229,14 +252,17 @@ impl Server {
         Ok(record.result)
     }
 
-    fn abort(&self, engine: &mut dyn Engine) -> Result<bool> {
-        let Some(record) = Record::read(&self.dir)? else { return Ok(true) };
+    fn abort(&self, engine: &mut dyn Engine, operation: String) -> Result<Answer> {
+        let Some(record) = Record::of(&self.dir, &operation)? else {
+            self.aborted().push(operation);
+            return Ok(Answer::Aborted(true));
+        };
         if record.committed {
-            return Err(Error::refused(format!("{} is committed", record.operation)));
+            return Ok(Answer::Committed(record.result));
         }
         let is_there = engine.abort(&record.prepared)?;
         Record::forget(&self.dir)?;
-        Ok(is_there)
+        Ok(Answer::Aborted(is_there))
     }
 }
 

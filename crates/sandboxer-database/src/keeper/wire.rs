@@ -37,8 +37,13 @@ pub(crate) enum Request {
         operation: String,
         digest: Option<String>,
     },
-    Finish,
-    Abort,
+    Finish {
+        operation: String,
+    },
+    /// Also of one that is still to come: whoever asked for it may be gone.
+    Abort {
+        operation: String,
+    },
     Quit,
 }
 
@@ -57,7 +62,7 @@ pub(crate) enum Answer {
     Diff(DiffView),
     Committed(CommitResult),
     Prepared(CommitResult, Prepared),
-    /// Whether the work is still there.
+    /// Whether the work is still there. What is committed already is answered with `Committed`.
     Aborted(bool),
     Done,
     Failed(Failure),
@@ -78,6 +83,8 @@ pub(crate) struct Failure {
     kind: Kind,
     message: String,
     hint: Option<String>,
+    #[serde(default)]
+    code: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,19 +95,21 @@ enum Kind {
     NotFound,
     Unsupported,
     Digest,
-    Database,
     Other,
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        let of = |kind, message: String, hint| Self { kind, message, hint };
+        let of = |kind, message: String, hint| Self { kind, message, hint, code: None };
         match error {
             Error::Usage { message, hint } => of(Kind::Usage, message, hint),
             Error::Refused { reason, hint } => of(Kind::Refused, reason, hint),
             Error::NotFound { what, name, .. } => of(Kind::NotFound, name, Some(what.to_owned())),
             Error::Unsupported { what, reason, .. } => of(Kind::Unsupported, reason, Some(what.to_owned())),
             Error::DigestMismatch { expected, found } => of(Kind::Digest, expected, Some(found)),
+            Error::Database { database, message, code } => {
+                Self { kind: Kind::Other, code, ..of(Kind::Other, message, Some(database)) }
+            }
             other => of(Kind::Other, in_words(&other), None),
         }
     }
@@ -113,12 +122,12 @@ const WORDS: [&str; 6] =
 impl Failure {
     /// A refusal.
     pub(crate) fn refusal(message: impl Into<String>) -> Self {
-        Self { kind: Kind::Refused, message: message.into(), hint: None }
+        Self { kind: Kind::Refused, message: message.into(), hint: None, code: None }
     }
 
     /// The error as it was over there, as far as callers can tell.
     pub(crate) fn into_error(self, strategy: &str) -> Error {
-        let Self { kind, message, hint } = self;
+        let Self { kind, message, hint, code } = self;
         let word = |hint: Option<String>, otherwise| {
             WORDS.into_iter().find(|word| Some(*word) == hint.as_deref()).unwrap_or(otherwise)
         };
@@ -133,7 +142,12 @@ impl Failure {
                 reason: message,
             },
             Kind::Digest => Error::DigestMismatch { expected: message, found: hint.unwrap_or_default() },
-            Kind::Refused | Kind::Database | Kind::Other => Error::Refused { reason: message, hint },
+            Kind::Refused => Error::Refused { reason: message, hint },
+            // Never a refusal: whoever coordinates takes one for an answer.
+            Kind::Other => {
+                let database = hint.unwrap_or_else(|| "the database's keeper".to_owned());
+                Error::Database { database, message, code }
+            }
         }
     }
 }
@@ -222,7 +236,7 @@ mod tests {
         );
         let io = Error::io("read", "/x", io::Error::from_raw_os_error(5));
         assert!(
-            matches!(passed(io), Error::Refused { reason, .. } if reason.contains("/x") && reason.contains("os error 5"))
+            matches!(passed(io), Error::Database { message, .. } if message.contains("/x") && message.contains("os error 5"))
         );
     }
 }

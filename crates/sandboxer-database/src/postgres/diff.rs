@@ -115,21 +115,25 @@ pub fn rows_changed(
     Ok(changed)
 }
 
+/// Whether the counters of the transaction may be wrong: they can be switched off, and a superuser could have done it for a while.
+const UNCOUNTED: &str =
+    "(NOT current_setting('track_counts')::bool OR current_setting('is_superuser')::bool)";
+
 fn touched(inside: &mut dyn Session, base: &Base) -> Result<Vec<Touched>> {
     let counted = "pg_stat_get_xact_tuples_inserted(c.oid) + pg_stat_get_xact_tuples_updated(c.oid) \
                    + pg_stat_get_xact_tuples_deleted(c.oid) > 0";
     let answer = inside.query(&format!(
         "SELECT c.oid, format('%I.%I', n.nspname, c.relname), coalesce(pg_partition_root(c.oid)::oid, c.oid), \
          bool_or(l.mode = 'AccessExclusiveLock'), \
-         pg_stat_get_xact_tuples_updated(c.oid) > 0 OR NOT current_setting('track_counts')::bool, \
-         pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR NOT current_setting('track_counts')::bool, \
+         pg_stat_get_xact_tuples_updated(c.oid) > 0 OR {UNCOUNTED}, \
+         pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR {UNCOUNTED}, \
          pg_relation_filenode(c.oid) \
          FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace \
          WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid() AND l.granted AND c.relkind = 'r' \
          AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') \
          AND {} \
          GROUP BY c.oid, n.nspname, c.relname \
-         HAVING bool_or(l.mode = 'AccessExclusiveLock') OR {counted} OR NOT current_setting('track_counts')::bool \
+         HAVING bool_or(l.mode = 'AccessExclusiveLock') OR {counted} OR {UNCOUNTED} \
          ORDER BY c.oid",
         rows::user_schema(&base.hidden_schema)
     ))?;

@@ -1,5 +1,8 @@
 //! The engine: the held transaction of one PostgreSQL database, everything that is asked of it, and what watches over it.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -80,7 +83,7 @@ impl PostgresEngine {
         };
         inner.begun(&mut held)?;
         let held = Arc::new(Mutex::new(held));
-        let proxy = Proxy::start(Arc::clone(&held), &setup.dir, inner.proxy_options())?;
+        let proxy = Proxy::start(Arc::clone(&held), &clients_dir(setup)?, inner.proxy_options())?;
         Ok(Self { proxy, inner, held, prepared: None })
     }
 
@@ -364,6 +367,14 @@ fn explain(error: Error) -> Error {
         },
         other => other,
     }
+}
+
+/// A directory that has nothing but the socket for clients: it is shown inside of sandboxes, and the keeper's own socket must not be.
+fn clients_dir(setup: &Setup) -> Result<PathBuf> {
+    let dir = setup.dir.join("clients");
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+    made.map_err(|error| Error::io("create directory", &dir, error))?;
+    Ok(dir)
 }
 
 fn compare(

@@ -36,8 +36,18 @@ pub fn commit(engine: &mut PostgresEngine, operation: &str) -> Result<()> {
         let token = Token { operation: operation.to_owned(), xid: inner.base.xid, gid: None };
         token.note(&inner.setup.dir)?;
         commit_held(held, inner, &token)?;
-        inner.begin_again(held)
+        go_on(held, inner);
+        Ok(())
     })
+}
+
+/// What is committed is committed: that no new transaction can be begun is told by whatever is asked next.
+fn go_on(held: &mut Held, inner: &mut Inner) {
+    if let Err(error) = inner.begin_again(held) {
+        held.lose(&format!(
+            "the last commit was made, but no new transaction could be begun after it: {error}"
+        ));
+    }
 }
 
 /// What is certain to fail at commit fails here, and leaves everything as it was.
@@ -149,7 +159,8 @@ pub fn finish(engine: &mut PostgresEngine, prepared: &Prepared) -> Result<()> {
     if token.gid.is_none() && ours {
         let committed = engine.turn(|held, inner| {
             commit_held(held, inner, &token)?;
-            inner.begin_again(held)
+            go_on(held, inner);
+            Ok(())
         });
         engine.over();
         return committed;
@@ -187,7 +198,10 @@ pub fn abort(engine: &mut PostgresEngine, prepared: &Prepared) -> Result<bool> {
 }
 
 fn anew(engine: &mut PostgresEngine) -> Result<()> {
-    engine.turn(|held, inner| inner.begin_again(held))?;
+    let begun = engine.turn(|held, inner| {
+        go_on(held, inner);
+        Ok(())
+    });
     engine.over();
-    Ok(())
+    begun
 }

@@ -200,12 +200,14 @@ fn tell(row: &[Option<String>], waited: Duration) -> String {
     )
 }
 
+/// Not by what each is waiting for: an ordinary role does not see that of others. Who waits for a lock, everybody sees.
 fn blocked_query(pid: i32) -> String {
     format!(
         "SELECT a.pid, a.query_start, coalesce(a.usename, ''), a.application_name, \
          pg_catalog.left(pg_catalog.regexp_replace(a.query, '\\s+', ' ', 'g'), {SHOWN}) \
          FROM pg_catalog.pg_stat_activity a \
-         WHERE CASE WHEN a.wait_event_type = 'Lock' THEN {pid} = ANY(pg_catalog.pg_blocking_pids(a.pid)) ELSE false END \
+         WHERE a.pid IN (SELECT l.pid FROM pg_catalog.pg_locks l WHERE NOT l.granted) \
+         AND {pid} = ANY(pg_catalog.pg_blocking_pids(a.pid)) \
          ORDER BY a.query_start"
     )
 }

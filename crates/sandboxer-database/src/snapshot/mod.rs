@@ -38,6 +38,7 @@ pub fn entry() -> StrategyEntry {
             isolates: true,
             two_phase: true,
             checkpoints: true,
+            resolves: true,
             resource_types: vec!["sqlite".to_owned()],
             ..Capabilities::default()
         },

@@ -56,6 +56,7 @@ impl Place {
             .with_path("path", &self.clone)
             .with_path("dir", &self.dir)
             .with_path("original", &self.original)
+            .with_path("companions", self.clone.parent().unwrap_or(&self.dir))
     }
 
     /// What the clone was at first, or when it was last committed.

@@ -5,6 +5,9 @@
 
 use sandboxer_core::{Error, Result};
 
+/// So many words of a statement are looked at for how it treats conflicts; what comes later is data.
+const MOST_WORDS: usize = 10_000;
+
 /// Those that only look, whatever their argument.
 const LOOKING: &[&str] = &[
     "collation_list",
@@ -62,9 +65,21 @@ pub(super) fn judge(rest: &str) -> Result<Kind> {
         "EXPLAIN" => judge_explained(after),
         "PRAGMA" => judge_pragma(rest, after),
         "ALTER" | "DROP" => Ok(Kind::Unrecorded),
+        word if ALLOWED.contains(&word) && rolls_back(rest) => Err(Error::Refused {
+            reason: format!("{}: a conflict would roll back the whole sandbox", short(rest)),
+            hint: Some("say OR ABORT or OR FAIL instead of OR ROLLBACK".to_owned()),
+        }),
         word if ALLOWED.contains(&word) => Ok(Kind::Ordinary),
         word => Err(refusal(rest, word)),
     }
+}
+
+/// Whether a statement says `OR ROLLBACK` or `ON CONFLICT ROLLBACK`. Said in a text it counts as well: better refused than lost.
+fn rolls_back(rest: &str) -> bool {
+    let statement = rest.split(';').next().unwrap_or_default();
+    let words: Vec<String> =
+        statement.split_whitespace().take(MOST_WORDS).map(str::to_ascii_uppercase).collect();
+    words.windows(2).any(|pair| matches!(&*pair[0], "OR" | "CONFLICT") && pair[1].starts_with("ROLLBACK"))
 }
 
 /// `EXPLAIN QUERY PLAN …`; a pragma would run all the same.

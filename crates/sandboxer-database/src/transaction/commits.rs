@@ -1,6 +1,6 @@
 //! Commits, in one or in phases, and what becomes of one whose keeper died in it.
 
-use sandboxer_core::model::{CommitRequest, CommitResult, OnConflict, Phase, SandboxRef};
+use sandboxer_core::model::{CommitRequest, CommitResult, Conflict, OnConflict, Phase, SandboxRef};
 use sandboxer_core::{Error, Result};
 
 use super::place::Place;
@@ -41,7 +41,7 @@ impl Transactions {
         match self.keeper(place).ask(&request, &[])? {
             Some((Answer::Committed(result), _)) => Ok(result),
             Some((other, _)) => Err(unexpected(&other)),
-            None => match self.record(place, &operation)? {
+            None => match Record::of(&place.keeper(), &operation)? {
                 Some(record) if self.outcome(place, &record)? == Outcome::Committed => {
                     self.now_real(place, record)
                 }
@@ -62,40 +62,64 @@ impl Transactions {
     }
 
     fn finish(&self, place: &Place, operation: &str) -> Result<CommitResult> {
-        let Some(record) = self.record(place, operation)? else { return Ok(CommitResult::default()) };
-        match self.keeper(place).ask(&Request::Finish, &[])? {
-            Some((Answer::Committed(result), _)) => return Ok(result),
-            Some((other, _)) => return Err(unexpected(&other)),
-            None => {}
-        }
+        let request = Request::Finish { operation: operation.to_owned() };
+        let failed = match self.keeper(place).ask(&request, &[]) {
+            Ok(Some((Answer::Committed(result), _))) => return Ok(result),
+            Ok(Some((other, _))) => unexpected(&other),
+            Ok(None) => place.lost("the process that held it has ended"),
+            Err(error) => error,
+        };
+        let Some(record) = Record::of(&place.keeper(), operation)? else {
+            return Ok(CommitResult::default());
+        };
         match self.outcome(place, &record)? {
+            Outcome::Committed => self.now_real(place, record),
+            Outcome::Waiting if matches!(record.prepared, Prepared::AtDecision { .. }) => Err(failed),
             Outcome::Waiting => {
                 engines::settle(&place.setup(&self.around)?, &record.prepared, Some(true))?;
                 self.now_real(place, record)
             }
-            Outcome::Committed => self.now_real(place, record),
-            Outcome::Aborted => Err(place.lost("the process that held it has ended")),
+            Outcome::Aborted => self.nothing_left(place, record, failed),
         }
+    }
+
+    /// It was rolled back by somebody else, or lost with its keeper. Who decides by it hears so, and forgets everything; for one that was decided
+    /// already, nothing more can be done than to say so, or it would be tried for ever.
+    fn nothing_left(&self, place: &Place, record: Record, failed: Error) -> Result<CommitResult> {
+        if !record.vain && matches!(record.prepared, Prepared::AtDecision { .. }) {
+            Record { vain: true, ..record }.write(&place.keeper())?;
+            return Err(failed);
+        }
+        Record::forget(&place.keeper())?;
+        let reason = format!("not committed: {} lost it after the decision", place.location);
+        let conflicts = record.result.entries.into_iter().map(|entry| Conflict::new(entry.path, &reason));
+        Ok(CommitResult { conflicts: conflicts.collect(), ..CommitResult::default() })
     }
 
     /// What is real stays, and is said by this very error.
     fn abort(&self, place: &Place, operation: &str) -> Result<()> {
-        let Some(record) = self.record(place, operation)? else { return Ok(()) };
-        match self.keeper(place).ask(&Request::Abort, &[])? {
-            Some((Answer::Aborted(_), _)) => return Ok(()),
-            Some((other, _)) => return Err(unexpected(&other)),
-            None => {}
-        }
-        match self.outcome(place, &record)? {
-            Outcome::Committed => {
-                self.now_real(place, record)?;
-                Err(Error::refused(format!("{operation} is committed")))
-            }
+        // The keeper is asked in any case: it may just be about to prepare, for somebody who is no more.
+        let request = Request::Abort { operation: operation.to_owned() };
+        let (failed, is_gone) = match self.keeper(place).ask(&request, &[]) {
+            Ok(Some((Answer::Aborted(_), _))) => return Ok(()),
+            Ok(Some((Answer::Committed(_), _))) => return Err(is_committed(operation)),
+            Ok(Some((other, _))) => (unexpected(&other), false),
+            Ok(None) => (place.lost("the process that held it has ended"), true),
+            Err(error) => (error, false),
+        };
+        let Some(record) = Record::of(&place.keeper(), operation)? else {
+            return if is_gone { Ok(()) } else { Err(no_answer(place, failed)) };
+        };
+        match self.outcome(place, &record).map_err(|error| no_answer(place, error))? {
+            Outcome::Committed => self.now_real(place, record).and(Err(is_committed(operation))),
             Outcome::Aborted => Record::forget(&place.keeper()),
-            Outcome::Waiting => {
-                engines::settle(&place.setup(&self.around)?, &record.prepared, Some(false))?;
+            Outcome::Waiting if is_gone => {
+                let setup = place.setup(&self.around).map_err(|error| no_answer(place, error))?;
+                let settled = engines::settle(&setup, &record.prepared, Some(false));
+                settled.map_err(|error| no_answer(place, error))?;
                 Record::forget(&place.keeper())
             }
+            Outcome::Waiting => Err(no_answer(place, failed)),
         }
     }
 
@@ -110,10 +134,6 @@ impl Transactions {
         }
     }
 
-    fn record(&self, place: &Place, operation: &str) -> Result<Option<Record>> {
-        Ok(Record::read(&place.keeper())?.filter(|record| record.operation == operation))
-    }
-
     fn outcome(&self, place: &Place, record: &Record) -> Result<Outcome> {
         if record.committed {
             return Ok(Outcome::Committed);
@@ -125,5 +145,20 @@ impl Transactions {
         let record = Record { committed: true, ..record };
         record.write(&place.keeper())?;
         Ok(record.result)
+    }
+}
+
+/// The one refusal that says that it is real.
+fn is_committed(operation: &str) -> Error {
+    Error::refused(format!("{operation} is committed"))
+}
+
+/// That nobody knows what became of a commit must not be taken for the refusal that says it is real.
+fn no_answer(place: &Place, error: Error) -> Error {
+    match error {
+        Error::Refused { reason, .. } => {
+            Error::Database { database: place.location.clone(), message: reason, code: None }
+        }
+        other => other,
     }
 }

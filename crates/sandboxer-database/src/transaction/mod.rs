@@ -190,8 +190,9 @@ impl SandboxStrategy for Transactions {
         if !place.dir.exists() {
             return Ok(());
         }
-        self.keeper(&place).end()?;
+        // While the keeper is there: it has the password, should something have to be undone on the server.
         self.forget_undecided(&place)?;
+        self.keeper(&place).end()?;
         sandboxer_fs::remove_tree(&place.dir)
     }
 }

@@ -6,7 +6,7 @@ use super::name;
 use super::report::{Outcome, Report};
 
 /// Every capability of `can`, whether it is declared, and the step that tries it.
-fn claims(can: &Capabilities) -> [(&'static str, bool, Option<&'static str>); 16] {
+fn claims(can: &Capabilities) -> [(&'static str, bool, Option<&'static str>); 17] {
     [
         ("isolates", can.isolates, Some(name::UNTOUCHED)),
         ("file_tree", can.file_tree, Some(name::CREATE)),
@@ -18,6 +18,7 @@ fn claims(can: &Capabilities) -> [(&'static str, bool, Option<&'static str>); 16
         ("scoped_rollback", can.scoped_rollback, Some(name::SCOPED_ROLLBACK)),
         ("checkpoints", can.checkpoints, Some(name::RESTORE)),
         ("keeps_base", can.keeps_base, Some(name::KEEPS_BASE)),
+        ("resolves", can.resolves, None),
         ("undo", can.undo, Some(name::UNDO)),
         ("parts", can.parts, Some(name::PARTS)),
         ("looks_through", can.looks_through, None),

@@ -172,7 +172,7 @@ impl PluginStrategy {
             ),
             (!request.hunks.is_empty() && !can.select_hunks, "commit chosen hunks", "it commits whole files"),
             (
-                request.on_conflict != OnConflict::Fail && !can.keeps_base,
+                !resolves(can, request.on_conflict),
                 "resolve conflicts",
                 "it does not keep what its files were made from",
             ),
@@ -301,4 +301,10 @@ impl SandboxStrategy for PluginStrategy {
         self.locks.iter().for_each(|locks| locks.forget(workspace));
         sandboxer_fs::remove_tree(workspace)
     }
+}
+
+/// Whether conflicts can be treated in that way.
+fn resolves(can: &Capabilities, way: OnConflict) -> bool {
+    let plainly = matches!(way, OnConflict::Ours | OnConflict::Theirs) && can.resolves;
+    way == OnConflict::Fail || can.keeps_base || plainly
 }

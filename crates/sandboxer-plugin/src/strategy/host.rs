@@ -227,6 +227,7 @@ fn capabilities(plugin: &Plugin, welcome: &Welcome) -> Result<Capabilities> {
         (can.select_paths, "select_paths"),
         (can.select_hunks, "select_hunks"),
         (can.keeps_base, "keeps_base"),
+        (can.resolves, "resolves"),
         (can.branches, "branches"),
     ];
     match needs_request.iter().find(|(declared, _)| *declared && !takes_request) {

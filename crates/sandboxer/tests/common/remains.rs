@@ -27,7 +27,8 @@ fn is_keeper(pid: i32, root: &Path) -> bool {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut words = line.split(|byte| *byte == 0);
     let (name, dir) = (words.next(), words.next().map(|dir| Path::new(std::ffi::OsStr::from_bytes(dir))));
-    name == Some(b"sandbox-keeper") && dir.is_some_and(|dir| dir.starts_with(root))
+    let is_one = [b"sandbox-keeper".as_slice(), b"sandbox-database"].map(Some).contains(&name);
+    is_one && dir.is_some_and(|dir| dir.starts_with(root))
 }
 
 /// Kills the process, and waits until its mounts are gone with it.

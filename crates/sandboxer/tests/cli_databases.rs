@@ -1,0 +1,287 @@
+//! Databases as a person types them: SQLite in clones and transactions, MariaDB in transactions.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+#[path = "common/databases.rs"]
+mod databases;
+
+use std::sync::Arc;
+
+use common::{World, remains};
+use databases::{WORK, filled, names, sqlite};
+use sandboxer_testkit::databases::Production;
+use sandboxer_testkit::servers::mariadb::MariaDb;
+use sandboxer_testkit::skip;
+
+fn snapshot() -> (World, Production) {
+    let world = World::new();
+    let database = sqlite(&world, "app.db");
+    world.ok(&["create", "app.db", "--name", "snap"]);
+    (world, database)
+}
+
+fn transaction() -> (World, Production) {
+    let world = World::new();
+    let database = sqlite(&world, "app.db");
+    world.ok(&["create", "app.db", "--name", "tx", "-s", "transaction_rollback"]);
+    (world, database)
+}
+
+#[test]
+fn a_snapshot_from_beginning_to_end() {
+    let world = World::new();
+    let database = sqlite(&world, "app.db");
+    let created = world.run(&["create", "app.db", "--name", "snap"]);
+    insta::assert_snapshot!("database_create_snapshot", created.transcript(&world));
+    assert!(world.inside("snap").is_file());
+    world.sql_ok("snap", WORK);
+    assert_eq!((world.names("snap"), names(&database)), ("eve,cy,dan".into(), "ann,bob,cy".into()));
+    insta::assert_snapshot!("database_diff", world.run(&["diff", "snap"]).transcript(&world));
+    insta::assert_snapshot!("database_diff_stat", world.run(&["diff", "snap", "--stat"]).transcript(&world));
+    insta::assert_snapshot!(
+        "database_diff_patch",
+        world.run(&["diff", "snap", "--patch"]).transcript(&world)
+    );
+    insta::assert_snapshot!("database_diff_json", world.run(&["diff", "snap", "--json"]).transcript(&world));
+    insta::assert_snapshot!(
+        "database_dry_run",
+        world.run(&["commit", "snap", "--dry-run"]).transcript(&world)
+    );
+    assert_eq!(names(&database), "ann,bob,cy");
+    insta::assert_snapshot!("database_commit", world.run(&["commit", "snap"]).transcript(&world));
+    assert_eq!(names(&database), "eve,cy,dan");
+    assert_eq!(world.json(&["diff", "snap"])["summary"]["total"], 0);
+    world.ok(&["destroy", "snap"]);
+    assert_eq!(std::fs::read_dir(world.path("home/scratch")).map_or(0, Iterator::count), 0);
+}
+
+#[test]
+fn programs_work_in_the_clone_at_its_path() {
+    let (world, database) = snapshot();
+    Production::Sqlite(world.inside("snap")).run(WORK);
+    let diff = world.json(&["diff", "snap"]);
+    assert_eq!(diff["summary"]["total"], 3);
+    let row = &diff["entries"][0]["row"];
+    assert_eq!(
+        (&row["key"]["id"], &row["old"]["name"], &row["new"]["name"]),
+        (&1.into(), &"ann".into(), &"eve".into())
+    );
+    world.ok(&["commit", "snap", "--digest", diff["digest"].as_str().unwrap()]);
+    assert_eq!(names(&database), "eve,cy,dan");
+}
+
+#[test]
+fn every_path_is_read_and_written_by_name() {
+    for (world, name) in [(snapshot().0, "snap"), (transaction().0, "tx")] {
+        assert_eq!(world.ok(&["read", name, "tables"]), "users\n");
+        assert!(world.ok(&["read", name, "schema.sql"]).contains("CREATE TABLE users"));
+        assert_eq!(
+            world.ok(&["read", name, "tables/users.jsonl?limit=1"]),
+            "{\"id\":1,\"name\":\"ann\",\"age\":10}\n"
+        );
+        let wrote = world
+            .run_with_input(&["write", name, "tables/users/rows/9.json"], b"{\"name\": \"zoe\", \"age\": 1}");
+        assert_eq!(wrote.code, 0, "{}", wrote.stderr);
+        assert_eq!(world.names(name), "ann,bob,cy,zoe");
+        assert!(world.ok(&["read", name, "changes.jsonl"]).contains("zoe"));
+        assert_eq!(world.run_with_input(&["write", name, "tables/users/rows/9.json"], b"").code, 0);
+        assert_eq!(world.json_error(&["read", name, "tables/users/rows/9.json"], 4)["kind"], "not_found");
+        let odd = world.json_error(&["read", name, "nothing"], 2);
+        assert!(odd.to_string().contains("schema.sql"), "{odd}");
+        assert!(world.sql(name, "DELETE FROM users; SELEC").stderr.contains("statement 2"));
+        assert_eq!(world.names(name), "ann,bob,cy");
+    }
+}
+
+#[test]
+fn checkpoints_and_rollbacks() {
+    for ((world, database), name) in [(snapshot(), "snap"), (transaction(), "tx")] {
+        world.sql_ok(name, "DELETE FROM users WHERE id = 1");
+        world.ok(&["checkpoint", name, "first"]);
+        world.sql_ok(name, "DELETE FROM users");
+        world.ok(&["restore", name, "first"]);
+        assert_eq!(world.names(name), "bob,cy");
+        assert_eq!(world.json_error(&["restore", name, "never"], 4)["kind"], "not_found");
+        world.ok(&["rollback", name]);
+        assert_eq!((world.names(name), names(&database)), ("ann,bob,cy".into(), "ann,bob,cy".into()));
+        world.sql_ok(name, WORK);
+        world.ok(&["commit", name]);
+        assert_eq!(names(&database), "eve,cy,dan");
+    }
+}
+
+#[test]
+fn conflicts_are_told_skipped_or_accepted() {
+    let (world, database) = snapshot();
+    world.sql_ok("snap", WORK);
+    database.run("UPDATE users SET name = 'theirs' WHERE id = 1");
+    let refused = world.run(&["commit", "snap"]);
+    assert_eq!(refused.code, 3);
+    insta::assert_snapshot!("database_conflict", refused.transcript(&world));
+    assert_eq!(names(&database), "theirs,bob,cy");
+    let skipped = world.run(&["commit", "snap", "--on-conflict", "skip"]);
+    insta::assert_snapshot!("database_conflict_skip", skipped.transcript(&world));
+    assert_eq!(names(&database), "theirs,cy,dan");
+    assert_eq!(world.json(&["diff", "snap"])["summary"]["total"], 1);
+    world.ok(&["commit", "snap", "--on-conflict", "accept"]);
+    assert_eq!(names(&database), "eve,cy,dan");
+}
+
+#[test]
+fn a_transaction_is_lost_and_begun_anew() {
+    let (world, database) = transaction();
+    world.sql_ok("tx", WORK);
+    let keepers = world.keepers();
+    assert_eq!(keepers.len(), 1);
+    remains::end(keepers[0]);
+    let get = world.ok(&["get", "tx"]);
+    assert!(get.contains("lost") && get.contains("sandbox rollback"), "{get}");
+    for command in [["diff", "tx"], ["commit", "tx"]] {
+        let error = world.run(&command);
+        assert_eq!(error.code, 5, "{}", error.stderr);
+        assert!(
+            error.stderr.contains("nothing of it was committed") && error.stderr.contains("rollback"),
+            "{}",
+            error.stderr
+        );
+    }
+    world.ok(&["rollback", "tx"]);
+    assert!(!world.ok(&["get", "tx"]).contains("lost"));
+    assert_eq!((world.names("tx"), names(&database)), ("ann,bob,cy".into(), "ann,bob,cy".into()));
+    world.ok(&["destroy", "tx"]);
+    assert!(world.keepers().is_empty());
+}
+
+#[test]
+fn destroying_ends_the_keeper_and_frees_production() {
+    let (world, database) = transaction();
+    world.sql_ok("tx", WORK);
+    assert!(database.try_run("DELETE FROM users").is_err());
+    world.ok(&["destroy", "tx", "--discard"]);
+    assert!(world.keepers().is_empty());
+    database.run("DELETE FROM users WHERE id = 1");
+    assert_eq!(names(&database), "bob,cy");
+    assert_eq!(std::fs::read_dir(world.path("home/scratch")).map_or(0, Iterator::count), 0);
+}
+
+/// Python that opens the database at its usual path, whatever its journal is.
+const PROGRAM: &str = "import sqlite3; c = sqlite3.connect('app.db'); c.execute(\"update users set name = 'eve' where id = 1\"); c.commit(); print(c.execute('pragma journal_mode').fetchone()[0])";
+
+#[test]
+fn a_command_finds_the_clone_at_its_usual_path() {
+    for journal in ["delete", "wal"] {
+        let world = World::new();
+        let database = sqlite(&world, "app.db");
+        database.run(&format!("PRAGMA journal_mode = {journal}"));
+        let ran = world.run(&[
+            "run",
+            "--name",
+            "r",
+            "--database",
+            "app.db",
+            "--keep",
+            "--",
+            "/usr/bin/python3",
+            "-c",
+            PROGRAM,
+        ]);
+        if ran.code == 6 || ran.code == 127 {
+            return skip(&ran.stderr);
+        }
+        assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+        assert_eq!(names(&database), "ann,bob,cy", "{journal}");
+        assert!(ran.stdout.contains(journal), "{}", ran.stdout);
+        let diff = world.ok(&["diff", "r"]);
+        assert!(diff.contains("\"ann\" → \"eve\"") && !diff.contains("app.db-wal"), "{diff}");
+        world.ok(&["commit", "r"]);
+        assert_eq!(names(&database), "eve,bob,cy", "{journal}");
+    }
+}
+
+#[test]
+fn what_is_no_database_is_told() {
+    let world = World::new();
+    world.file("project/text.db", "this is a text");
+    let error = world.run(&["create", "text.db", "-s", "database_snapshot"]);
+    assert_ne!(error.code, 0);
+    assert!(error.stderr.contains("text.db"), "{}", error.stderr);
+    let error = world.run(&["create", ".", "-s", "transaction_rollback"]);
+    assert_ne!(error.code, 0, "{}", error.stdout);
+    let missing = world.json_error(&["create", "env:NO_SUCH_DATABASE"], 2);
+    assert!(missing["message"].as_str().unwrap().contains("NO_SUCH_DATABASE"), "{missing}");
+    let missing = world.run(&["create", "sqlite:///nowhere/x.db"]);
+    assert_ne!(missing.code, 0);
+}
+
+fn mariadb() -> Option<Arc<MariaDb>> {
+    match MariaDb::missing() {
+        Some(reason) => {
+            skip(&reason);
+            None
+        }
+        None => Some(Arc::new(MariaDb::start())),
+    }
+}
+
+const SECRET: &str = "s3cret-of-the-test";
+
+fn on_mariadb(server: &Arc<MariaDb>) -> Production {
+    let outside = Production::MariaDb(server.clone(), "mysql".to_owned());
+    outside.run("CREATE DATABASE app");
+    outside.run(&format!(
+        "CREATE USER app@'127.0.0.1' IDENTIFIED BY '{SECRET}'; GRANT ALL ON *.* TO app@'127.0.0.1'"
+    ));
+    filled(Production::MariaDb(server.clone(), "app".to_owned()))
+}
+
+#[test]
+fn mariadb_from_beginning_to_end() {
+    let Some(server) = mariadb() else { return };
+    let (world, database) = (World::new(), on_mariadb(&server));
+    let url = format!("mysql://app@127.0.0.1:{}/app", server.port());
+    world.file("user/password", SECRET);
+    let file = format!("file:{}", world.path("user/password").display());
+    world.ok(&["create", &url, "--credentials", &file, "--name", "db"]);
+    world.sql_ok("db", WORK);
+    let diff = world.ok(&["diff", "db"]);
+    assert!(diff.contains("users") && diff.contains("\"ann\" → \"eve\""), "{diff}");
+    assert_eq!((world.names("db"), names(&database)), ("eve,cy,dan".into(), "ann,bob,cy".into()));
+    world.ok(&["checkpoint", "db", "first"]);
+    world.sql_ok("db", "DELETE FROM users");
+    world.ok(&["restore", "db", "first"]);
+    world.assert_nowhere(SECRET);
+    world.ok(&["commit", "db"]);
+    assert_eq!(names(&database), "eve,cy,dan");
+    world.sql_ok("db", "DELETE FROM users");
+    world.ok(&["rollback", "db"]);
+    assert_eq!(world.names("db"), "eve,cy,dan");
+    assert_ne!(world.run(&["path", "db"]).code, 0);
+    world.ok(&["destroy", "db"]);
+    assert!(world.keepers().is_empty());
+    wrong_ways_in(&world, &server, &url);
+}
+
+fn wrong_ways_in(world: &World, server: &MariaDb, url: &str) {
+    world.file("user/wrong", "not-it");
+    let file = format!("file:{}", world.path("user/wrong").display());
+    let error = world.run(&["create", url, "--credentials", &file]);
+    assert_ne!(error.code, 0);
+    assert!(
+        error.stderr.to_lowercase().contains("denied") && !error.stderr.contains("not-it"),
+        "{}",
+        error.stderr
+    );
+    let typed = format!("mysql://app:{SECRET}@127.0.0.1:{}/app", server.port());
+    let error = world.run(&["create", &typed]);
+    assert_ne!(error.code, 0);
+    assert!(!error.stderr.contains(SECRET), "{}", error.stderr);
+    let mut command = world.command(&["create", "env:APP_DATABASE", "--name", "by-variable"]);
+    let made = common::Ran::of(command.env("APP_DATABASE", &typed).output().unwrap());
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    world.assert_nowhere(SECRET);
+    world.ok(&["destroy", "by-variable"]);
+    let error = world.run(&["create", "mysql://app@127.0.0.1:1/app"]);
+    assert_ne!(error.code, 0);
+    assert!(error.stderr.contains("127.0.0.1:1") || error.stderr.contains("refused"), "{}", error.stderr);
+    assert!(world.keepers().is_empty());
+}
