@@ -29,6 +29,9 @@ use crate::engine::{Changes, Engine, Executed, Page, Prepared, Setup, Status, en
 /// How long the connection outside waits for a lock: what it cannot read soon, the held transaction has locked itself.
 const OUTSIDE_LOCK_TIMEOUT: &str = "SET lock_timeout = '1s'; SET default_transaction_read_only = on";
 
+/// How long a client that is sent away may take to end what it does.
+const ROLLBACK_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Opens a database: connects, looks whether it will do, begins.
 pub fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
     Ok(Box::new(PostgresEngine::open(setup)?))
@@ -125,15 +128,17 @@ impl PostgresEngine {
 
     /// Why it is lost. A session that nobody uses is asked whether it is still there.
     fn lost(&mut self) -> Option<String> {
-        let mut reason = None;
+        let (mut reason, mut leaked) = (None, false);
         if self.prepared.is_none() && self.proxy.holder().is_none() {
             let _ = self.proxy.with_session(Duration::ZERO, |held| {
                 let _ = held.query("SELECT 1");
                 reason = held.lost().map(ToOwned::to_owned);
+                leaked = held.leaked();
                 Ok(())
             });
         }
-        self.inner.watchdog.lost().or(reason)
+        // What was committed is the more important thing to know.
+        if leaked { reason } else { self.inner.watchdog.lost().or(reason) }
     }
 }
 
@@ -294,7 +299,9 @@ impl Engine for PostgresEngine {
 
     fn rollback(&mut self) -> Result<()> {
         self.usable()?;
-        self.turn(|held, inner| inner.begin_again(held))
+        let inner = &mut self.inner;
+        let patience = inner.setup.options.turn_timeout.max(ROLLBACK_PATIENCE);
+        self.proxy.with_session_now(patience, "the sandbox was rolled back", |held| inner.begin_again(held))
     }
 
     fn hold(&mut self) -> Result<()> {

@@ -55,6 +55,51 @@ fn clients_and_the_engine_share_one_transaction() {
 }
 
 #[test]
+fn a_rollback_sends_away_who_has_a_transaction_open() {
+    let Some(world) = world_with(impatient()) else { return };
+    let mut engine = world.open();
+    for sql in ["select 1", "copy users from stdin"] {
+        let mut idle = client(&engine);
+        idle.query("begin; insert into users values (10)").unwrap();
+        if sql.starts_with("copy") {
+            let mut message = Vec::new();
+            super::super::wire::put_query(&mut message, sql);
+            idle.send(&message).unwrap();
+            assert_eq!(idle.frame().unwrap().tag, b'G');
+        } else {
+            idle.query(sql).unwrap();
+        }
+        let error = engine.checkpoint("x").unwrap_err().to_string();
+        assert!(
+            error.contains("has had a transaction open for") && error.contains("roll the sandbox back"),
+            "{error}"
+        );
+        engine.rollback().unwrap();
+        let told = if sql.starts_with("copy") { idle.answer() } else { idle.query("select 1") }.unwrap_err();
+        assert!(told.code().is_none_or(|code| code == "57P01"), "{told:?}");
+        assert_eq!(engine.changes().unwrap().rows.len(), 0);
+    }
+    assert_eq!(client(&engine).query("select count(*) from users").unwrap().single(), Some("5"));
+}
+
+#[test]
+fn a_rollback_ends_what_a_client_runs() {
+    let Some(world) = world_with(impatient()) else { return };
+    let mut engine = world.open();
+    let mut busy = client(&engine);
+    let mut message = Vec::new();
+    super::super::wire::put_query(&mut message, "begin; insert into users values (10); select pg_sleep(600)");
+    busy.send(&message).unwrap();
+    while engine.proxy.holder().is_none() {
+        std::thread::yield_now();
+    }
+    engine.rollback().unwrap();
+    let told = busy.answer().unwrap_err();
+    assert!(told.code().is_none_or(|code| code == "57P01"), "{told:?}");
+    assert_eq!(engine.changes().unwrap().rows.len(), 0);
+}
+
+#[test]
 fn clients_wait_while_it_is_prepared() {
     let Some(world) = world_with(impatient()) else { return };
     let mut engine = world.open();
@@ -119,6 +164,44 @@ fn clients_do_not_lock_production_out() {
         "1"
     );
     assert_eq!(engine.changes().unwrap().schema.len(), 2);
+}
+
+#[test]
+fn nor_do_the_functions_that_they_call() {
+    let Some(world) = world() else { return };
+    let mut engine = world.open();
+    let mut client = client(&engine);
+    client
+        .query(
+            "create function locking() returns int language plpgsql as $$ begin
+             execute 'lock table ' || 'users in access exclusive mode'; return 1; end $$;
+             create function altering() returns int language plpgsql as $$ begin
+             execute 'alter table ' || 'users add x int'; return 1; end $$",
+        )
+        .unwrap();
+    let lockable = "set lock_timeout = '1s'; begin; lock table users in exclusive mode; select 1";
+    for sql in ["select locking()", "select altering()", "begin; select 1; select locking(); commit"] {
+        assert_eq!(client.query(sql).unwrap_err().code(), Some("42501"), "{sql}");
+        assert_eq!(world.sql(lockable), "1", "{sql}");
+    }
+    assert!(matches!(engine.execute("select locking()").unwrap_err(), Error::Refused { .. }));
+    assert_eq!(world.sql(lockable), "1");
+}
+
+#[test]
+fn scripts_cannot_change_how_they_are_read() {
+    let Some(world) = world() else { return };
+    let mut engine = world.open();
+    engine.execute("insert into users values (10)").unwrap();
+    for script in [
+        "set standard_conforming_strings = off; select '\\'' ; commit; --'",
+        "select set_config('standard_' || 'conforming_strings', 'off', false); select '\\'' ; commit; --'",
+    ] {
+        assert!(matches!(engine.execute(script).unwrap_err(), Error::Refused { .. }), "{script}");
+        assert_eq!(engine.query("show standard_conforming_strings").unwrap().len(), 1);
+    }
+    assert_eq!(engine.changes().unwrap().rows.len(), 1);
+    assert_eq!(count(&world), "5");
 }
 
 #[test]

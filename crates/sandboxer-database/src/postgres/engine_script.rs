@@ -9,6 +9,7 @@ use sandboxer_core::{Error, Result};
 use super::client::Rows;
 use super::ddl::{self, Locks};
 use super::held::Held;
+use super::lexer;
 use super::rows::{Session, to_rows};
 use super::statement::{self, Kind};
 use super::values::set_value_forms;
@@ -25,16 +26,20 @@ impl Session for Held {
 
 /// The rows that one statement gives.
 pub fn query(held: &mut Held, sql: &str, options: &Options) -> Result<Vec<Row>> {
-    let statements = pieces(sql)?;
-    let [statement] = statements.as_slice() else {
+    held.query(&set_value_forms())?;
+    let (statement, rest) = next_piece(sql, held.reads_strings())?;
+    let (Some(statement), 0) =
+        (statement, statement::statements(rest.as_bytes(), held.reads_strings()).len())
+    else {
         return Err(Error::Usage {
-            message: format!("a query is one statement, and this has {}", statements.len()),
+            message: "a query is one statement, and this is none, or several".to_owned(),
             hint: Some("run a script to have several".to_owned()),
         });
     };
-    held.query(&set_value_forms())?;
     checked(held, statement, options)?;
-    Ok(to_rows(&held.query(statement)?))
+    let rows = held.query(statement)?;
+    guarded(held)?;
+    Ok(to_rows(&rows))
 }
 
 /// Whether a statement may send or await notifications, which cannot be prepared.
@@ -47,12 +52,16 @@ fn notifies(statement: &str) -> bool {
 pub fn execute(held: &mut Held, script: &str, rules: &Rules) -> Result<Executed> {
     rules.notified.fetch_or(notifies(script), Ordering::SeqCst);
     let mut executed = Executed::default();
-    for statement in pieces(script)? {
+    let mut rest = script;
+    refuse_all(script, held.reads_strings())?;
+    while let (Some(statement), after) = next_piece(rest, held.reads_strings())? {
+        rest = after;
         executed.statements += 1;
         let rows =
             run(held, statement, rules).map_err(|e| name_statement(e, executed.statements, statement))?;
         executed.rows += touched(&rows.tag);
     }
+    guarded(held)?;
     // What a script sets is its own.
     held.query("SET SESSION ROLE NONE; RESET ALL")?;
     Ok(executed)
@@ -61,13 +70,38 @@ pub fn execute(held: &mut Held, script: &str, rules: &Rules) -> Result<Executed>
 fn run(held: &mut Held, statement: &str, rules: &Rules) -> Result<Rows> {
     checked(held, statement, &rules.options)?;
     let rows = held.query(statement)?;
-    if ddl::wants_look(statement) {
+    read_as_before(held)?;
+    if ddl::wants_look(statement) || calls(statement) {
+        guarded(held)?;
         let hidden = held.hidden_schema().unwrap_or_default().to_owned();
         if let Some(refusal) = rules.locks().look(held, statement, &rules.options, &hidden)? {
             return Err(refused(refusal));
         }
     }
     Ok(rows)
+}
+
+/// Whether a statement may call something, which may do anything.
+fn calls(text: &str) -> bool {
+    statement::statements(text.as_bytes(), true).iter().any(|statement| statement.calls)
+}
+
+/// A function may set what a statement may not; it is undone then.
+fn read_as_before(held: &Held) -> Result<()> {
+    if held.reads_strings() {
+        return Ok(());
+    }
+    let reason = "standard_conforming_strings is always on in a sandbox".to_owned();
+    Err(Error::Refused { reason, hint: Some("write such strings as E'…'".to_owned()) })
+}
+
+/// Whether the guard is what it was; what touched it is undone.
+fn guarded(held: &mut Held) -> Result<()> {
+    if held.is_guarded()? {
+        return Ok(());
+    }
+    let reason = "this touched what keeps the sandbox's transaction from being committed".to_owned();
+    Err(Error::Refused { reason, hint: Some("it was undone".to_owned()) })
 }
 
 /// What the engine and the proxy's clients have in common about statements.
@@ -151,10 +185,19 @@ fn refused(refusal: ddl::Refusal) -> Error {
     Error::Refused { reason: refusal.message, hint: Some(refusal.hint) }
 }
 
-/// The statements, none of which begins or ends a transaction.
-fn pieces(sql: &str) -> Result<Vec<&str>> {
-    let mut pieces = Vec::new();
-    for statement in statement::statements(sql.as_bytes(), true) {
+/// The next statement, which neither begins nor ends a transaction, and what comes after it. To be asked again after each one: a
+/// statement may change how the next is read.
+fn next_piece(sql: &str, standard_strings: bool) -> Result<(Option<&str>, &str)> {
+    let Some(piece) = lexer::first(sql.as_bytes(), standard_strings) else { return Ok((None, "")) };
+    let (text, after) =
+        (sql.get(piece.clone()).unwrap_or_default(), sql.get(piece.end..).unwrap_or_default());
+    refuse_all(text, standard_strings)?;
+    Ok((Some(text), after))
+}
+
+/// Nothing of a script is run where something in it is refused.
+fn refuse_all(sql: &str, standard_strings: bool) -> Result<()> {
+    for statement in statement::statements(sql.as_bytes(), standard_strings) {
         let text = sql.get(statement.range).unwrap_or_default();
         match statement.kind {
             Kind::Refused(refusal) => {
@@ -163,7 +206,7 @@ fn pieces(sql: &str) -> Result<Vec<&str>> {
                     hint: refusal.hint.map(ToOwned::to_owned),
                 });
             }
-            Kind::Other | Kind::Definition | Kind::Set { .. } | Kind::ResetAll => pieces.push(text),
+            Kind::Other | Kind::Definition | Kind::Set { .. } | Kind::ResetAll => {}
             _ => {
                 return Err(Error::Refused {
                     reason: format!(
@@ -175,7 +218,7 @@ fn pieces(sql: &str) -> Result<Vec<&str>> {
             }
         }
     }
-    Ok(pieces)
+    Ok(())
 }
 
 fn short(statement: &str) -> String {

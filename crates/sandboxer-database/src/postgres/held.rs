@@ -90,6 +90,9 @@ impl Pending {
 /// The savepoint that stands for a client's transaction, or for one autocommit unit.
 pub(crate) const UNIT: &str = "sandboxer_unit";
 
+/// The setting that says how strings are read.
+pub(crate) const STRINGS: &str = "standard_conforming_strings";
+
 /// A session in a transaction that is held open.
 #[derive(Debug)]
 pub struct Held {
@@ -97,6 +100,10 @@ pub struct Held {
     connection: Connection,
     guard: Option<Guard>,
     lost: Option<String>,
+    /// The number of the transaction.
+    xid: String,
+    /// It is lost, and was committed, though nobody asked for that here.
+    leaked: bool,
     generation: u64,
     pub(crate) depth: usize,
     pub(crate) pending: Pending,
@@ -113,6 +120,8 @@ impl Held {
             connection,
             guard: None,
             lost: None,
+            xid: String::new(),
+            leaked: false,
             generation: 0,
             depth: 0,
             pending: Pending::default(),
@@ -129,7 +138,7 @@ impl Held {
             self.connection = connected(&self.settings)?;
             self.generation += 1;
         }
-        self.lost = None;
+        (self.lost, self.leaked) = (None, false);
         self.start()
     }
 
@@ -140,6 +149,8 @@ impl Held {
         if self.settings.defences.guard {
             self.guard = Some(Guard::arm(&mut self.connection)?);
         }
+        let number = self.connection.query("SELECT pg_catalog.txid_current()")?;
+        self.xid = number.single().unwrap_or_default().to_owned();
         self.check()
     }
 
@@ -245,6 +256,20 @@ impl Held {
         Err(self.lose("somebody replaced the guard of the held transaction"))
     }
 
+    /// Whether the guard is as it was armed, with the settings that the session has, inside a unit that can still be undone.
+    pub(crate) fn is_guarded(&mut self) -> Result<bool> {
+        self.settle()?;
+        let Some(guard) = self.guard.take() else { return Ok(true) };
+        let intact = guard.intact(&mut self.connection);
+        self.guard = Some(guard);
+        self.attempt(intact)
+    }
+
+    /// Whether strings are read as they are in a sandbox; not so where something has switched that off around the lexer.
+    pub(crate) fn reads_strings(&self) -> bool {
+        self.connection.parameters().get(STRINGS).is_none_or(|value| value == "on")
+    }
+
     /// The session itself. Whoever ends what it does calls [`Held::check`] at each `ReadyForQuery`.
     pub(crate) fn connection(&mut self) -> &mut Connection {
         &mut self.connection
@@ -280,12 +305,53 @@ impl Held {
     /// A backend that is in no transaction, or in one that failed outside of any savepoint, has lost what was held.
     pub(crate) fn check(&mut self) -> Result<()> {
         match self.connection.status() {
-            b'I' if self.settings.defences.status => {
-                Err(self.lose("the held transaction was ended by somebody; the session was cut off at once"))
-            }
+            b'I' if self.settings.defences.status => Err(self.lose_ended()),
             b'E' if self.depth == 0 => Err(self.lose("a statement failed outside of any savepoint")),
             _ => Ok(()),
         }
+    }
+
+    /// Somebody ended it: whether by a commit, the server tells.
+    fn lose_ended(&mut self) -> Error {
+        let ended = "the held transaction was ended by somebody; the session was cut off at once";
+        self.connection.shutdown();
+        let reason = match self.outcome().as_deref() {
+            Some("aborted") => format!("{ended}, and the server has rolled it back"),
+            Some("committed") => {
+                self.leaked = true;
+                format!(
+                    "{ended}, but it WAS committed as transaction {} by a statement that ran in it: look in {} at what it wrote",
+                    self.xid, self.settings.target
+                )
+            }
+            _ => {
+                self.leaked = true;
+                format!(
+                    "{ended}; the server does not say whether transaction {} was committed: look in {} at what it wrote",
+                    self.xid, self.settings.target
+                )
+            }
+        };
+        self.lose(&reason)
+    }
+
+    /// What the server knows of the transaction, over another connection.
+    fn outcome(&self) -> Option<String> {
+        let mut connection = connected(&self.settings).ok()?;
+        let asked = connection.query(&format!("SELECT pg_catalog.txid_status({})", self.xid)).ok()?;
+        asked.single().map(str::to_owned)
+    }
+
+    /// What is to be said of the loss in one sentence; `None` while it is held.
+    pub fn loss(&self) -> Option<String> {
+        let reason = self.lost.as_deref()?;
+        let rest = if self.leaked { "" } else { ", and nothing of it was committed" };
+        Some(format!("the held transaction is lost{rest}: {reason}"))
+    }
+
+    /// Whether it is lost, and what was in it is, or may be, real.
+    pub fn leaked(&self) -> bool {
+        self.leaked
     }
 
     /// Gives it up: the session is closed, and the server rolls back.
@@ -319,7 +385,7 @@ impl Held {
         undone.and(answer)
     }
 
-    /// The same as [`Held::verify`] in a client's unit, with its settings.
+    /// The same as [`Held::verify`] after a client's unit, with its settings.
     pub(crate) fn verify_inside(&mut self) -> Result<()> {
         self.settle()?;
         self.verify_guard()
@@ -338,7 +404,7 @@ impl Held {
     fn says(&self, reason: &str) -> Error {
         Error::Database {
             database: self.settings.target.to_string(),
-            message: format!("the held transaction is lost, and nothing of it was committed: {reason}"),
+            message: self.loss().unwrap_or_else(|| reason.to_owned()),
             code: None,
         }
     }
@@ -358,6 +424,8 @@ fn connected(settings: &Settings) -> Result<Connection> {
         ("statement_timeout", "0"),
         ("idle_in_transaction_session_timeout", "0"),
         ("default_transaction_read_only", "off"),
+        // Statements are found in what clients send by how strings are read.
+        (STRINGS, "on"),
     ];
     let mut connection = Connection::connect_with(&settings.target, settings.password.as_deref(), &given)?;
     // Known since version 17; elsewhere the server says so, and nothing is lost by that.

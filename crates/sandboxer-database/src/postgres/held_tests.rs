@@ -70,6 +70,23 @@ fn the_status_alone_cuts_off_a_session_whose_transaction_was_ended() {
     assert_eq!(outside(server, &name), "0");
 }
 
+/// With every other defence down, what was committed is at least told.
+#[test]
+fn whether_it_was_committed_is_told_as_it_is() {
+    let Some(server) = Postgres::shared() else { return };
+    let name = database(server);
+    for (end, told) in [("commit", "WAS committed"), ("rollback", "nothing of it was committed")] {
+        let mut held = held(server, &name, Defences { lexer: false, status: true, guard: false });
+        held.query("delete from t; insert into t values (1)").unwrap();
+        let error = held.query(end).unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+        assert_eq!(error.contains("nothing"), end == "rollback", "{error}");
+        assert_eq!(outside(server, &name), "1");
+        held.begin_again().unwrap();
+        assert!(!held.leaked());
+    }
+}
+
 #[test]
 fn the_guard_alone_makes_a_rollback_of_a_commit() {
     let Some(server) = Postgres::shared() else { return };

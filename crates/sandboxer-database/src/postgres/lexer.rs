@@ -51,6 +51,19 @@ pub fn split(sql: &[u8], standard_strings: bool) -> Vec<Piece> {
     splitter.pieces
 }
 
+/// Where the first statement of a string is.
+pub fn first(sql: &[u8], standard_strings: bool) -> Option<Range<usize>> {
+    let mut splitter = Splitter::default();
+    for spanned in (Scanner { sql, at: 0, standard_strings }) {
+        splitter.take(spanned);
+        if !splitter.pieces.is_empty() {
+            break;
+        }
+    }
+    splitter.end_piece();
+    splitter.pieces.first().map(|piece| piece.range.clone())
+}
+
 /// Whether a string is read differently depending on `standard_conforming_strings`.
 pub fn depends_on_strings(sql: &[u8]) -> bool {
     sql.contains(&b'\\') && split(sql, true) != split(sql, false)

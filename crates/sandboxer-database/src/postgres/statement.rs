@@ -17,6 +17,8 @@ pub struct Statement {
     /// Settings that it may change by `set_config`, and whether until the end of the transaction only; a name that is not in the text is
     /// empty.
     pub configures: Vec<(String, bool)>,
+    /// It may call a function, which may do anything: after it the guard and the locks are looked at.
+    pub calls: bool,
 }
 
 /// What a statement does, as far as it matters.
@@ -138,7 +140,59 @@ fn classified(sql: &[u8], piece: &Piece) -> Statement {
         kind,
         prepared: prepared_names(&words, &piece.tokens),
         configures: configured(sql, &piece.tokens),
+        calls: calls(&words, &piece.tokens),
     }
+}
+
+/// Words that are followed by a parenthesis without being the name of a function.
+const NO_CALLS: [&str; 32] = [
+    "values",
+    "in",
+    "and",
+    "or",
+    "not",
+    "exists",
+    "any",
+    "all",
+    "some",
+    "as",
+    "on",
+    "using",
+    "from",
+    "select",
+    "where",
+    "by",
+    "when",
+    "then",
+    "else",
+    "over",
+    "set",
+    "filter",
+    "array",
+    "row",
+    "with",
+    "materialized",
+    "recursive",
+    "union",
+    "except",
+    "intersect",
+    "having",
+    "conflict",
+];
+
+/// A name before a parenthesis, unless it is the table of an `INSERT`; and whatever runs text that is not to be seen here.
+fn calls(words: &[&str], tokens: &[Spanned]) -> bool {
+    let named = |at: usize| match &tokens[at].token {
+        Token::Word(word) => !NO_CALLS.contains(&word.as_str()),
+        Token::Quoted(_) => true,
+        _ => false,
+    };
+    let into = |at: usize| {
+        let start = if at >= 2 && tokens[at - 1].token == Token::Sign(b'.') { at - 2 } else { at };
+        start > 0 && is_word(&tokens[start - 1], "into")
+    };
+    let called = |at: usize| tokens[at].token == Token::Sign(b'(') && named(at - 1) && !into(at - 1);
+    matches!(words.first(), Some(&("execute" | "fetch" | "move"))) || (1..tokens.len()).any(called)
 }
 
 fn kind_of(words: &[&str], tokens: &[Spanned]) -> Kind {
@@ -254,6 +308,12 @@ fn of_the_session(words: &[&str], tokens: &[Spanned]) -> Option<Refusal> {
         }
         ["set", "transaction", "snapshot", ..] => "SET TRANSACTION SNAPSHOT",
         ["set" | "reset", ..] if sets(tokens, "session_replication_role") => "session_replication_role",
+        ["set" | "alter", ..] if sets_strings_off(tokens) => {
+            return Some(Refusal {
+                hint: Some("Write such strings as E'…'."),
+                ..refusal("standard_conforming_strings is always on in a sandbox")
+            });
+        }
         ["set" | "reset", ..] if sets(tokens, "session_authorization") => "SET SESSION AUTHORIZATION",
         ["set" | "reset", ..] if has_name(tokens, |name| name.eq_ignore_ascii_case("sandboxer")) => {
             "a setting of the sandbox itself"
@@ -261,6 +321,22 @@ fn of_the_session(words: &[&str], tokens: &[Spanned]) -> Option<Refusal> {
         _ => return None,
     };
     Some(refusal(&format!("{what} is not available in a sandbox")))
+}
+
+/// `standard_conforming_strings` with a value that is not plainly the one it has.
+fn sets_strings_off(tokens: &[Spanned]) -> bool {
+    let named = |spanned: &Spanned| {
+        names(spanned, &|name: &str| name.eq_ignore_ascii_case("standard_conforming_strings"))
+    };
+    let Some(at) = tokens.iter().position(named) else { return false };
+    let on = |spanned: &Spanned| match &spanned.token {
+        Token::Word(word) => {
+            ["on", "true", "yes", "default", "to", "from", "current"].contains(&word.as_str())
+        }
+        Token::Text(range) => range.len() == 2,
+        token => *token == Token::Sign(b'='),
+    };
+    !is_word(&tokens[at - 1], "reset") && !tokens[at + 1..].iter().all(on)
 }
 
 fn sets(tokens: &[Spanned], name: &str) -> bool {

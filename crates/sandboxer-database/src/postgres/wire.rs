@@ -38,6 +38,15 @@ impl Stream {
         })
     }
 
+    /// Nothing more is read from it; what is written still arrives.
+    pub fn shutdown_reading(&self) {
+        // An error says that it is closed already.
+        let _ = match self {
+            Self::Tcp(stream) => stream.shutdown(std::net::Shutdown::Read),
+            Self::Unix(stream) => stream.shutdown(std::net::Shutdown::Read),
+        };
+    }
+
     /// Closes it in both directions, for everybody who has it.
     pub fn shutdown(&self) {
         // An error says that it is closed already.
@@ -96,9 +105,32 @@ pub struct Incoming {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// No message may be longer.
+    limit: Option<usize>,
 }
 
 impl Incoming {
+    /// For messages that are not longer than this, of whoever is not known yet.
+    pub fn limited(limit: usize) -> Self {
+        Self { limit: Some(limit), ..Self::default() }
+    }
+
+    /// From here on only the protocol's own limit holds.
+    pub fn lift_limit(&mut self) {
+        self.limit = None;
+    }
+
+    /// The length that a message says it has, itself included.
+    fn length_of(&self, bytes: Option<&[u8]>) -> io::Result<Option<usize>> {
+        let Some(&[a, b, c, d]) = bytes.and_then(|bytes| bytes.get(..4)) else { return Ok(None) };
+        let length = u32::from_be_bytes([a, b, c, d]) as usize;
+        if (4..=self.limit.unwrap_or(LONGEST)).contains(&length) {
+            Ok(Some(length))
+        } else {
+            Err(io::Error::new(ErrorKind::InvalidData, "this is not PostgreSQL's protocol"))
+        }
+    }
+
     /// Reads what there is, once. `false` is the end of the stream.
     pub fn fill(&mut self, stream: &mut impl Read) -> io::Result<bool> {
         self.make_room();
@@ -134,7 +166,7 @@ impl Incoming {
     /// Whether a whole message has arrived; an error where what came is none.
     pub fn complete(&self) -> io::Result<bool> {
         let pending = &self.buffer[self.start..self.end];
-        Ok(match length_of(pending.get(1..))? {
+        Ok(match self.length_of(pending.get(1..))? {
             Some(length) => pending.len() > length,
             None => false,
         })
@@ -146,7 +178,7 @@ impl Incoming {
             return Ok(None);
         }
         let pending = &self.buffer[self.start..self.end];
-        let length = length_of(pending.get(1..))?.unwrap_or_default();
+        let length = self.length_of(pending.get(1..))?.unwrap_or_default();
         let bytes = &pending[..=length];
         self.start += bytes.len();
         Ok(Some(Frame { tag: bytes[0], body: &bytes[5..], bytes }))
@@ -155,7 +187,7 @@ impl Incoming {
     /// The body of the first message of a client, which has no tag.
     pub fn next_untagged(&mut self) -> io::Result<Option<&[u8]>> {
         let pending = &self.buffer[self.start..self.end];
-        match length_of(Some(pending))? {
+        match self.length_of(Some(pending))? {
             Some(length) if pending.len() >= length => {
                 self.start += length;
                 Ok(Some(&pending[4..length]))
@@ -167,17 +199,6 @@ impl Incoming {
     /// Whether nothing is waiting in here.
     pub fn is_empty(&self) -> bool {
         self.start == self.end
-    }
-}
-
-/// The length that a message says it has, itself included.
-fn length_of(bytes: Option<&[u8]>) -> io::Result<Option<usize>> {
-    let Some(&[a, b, c, d]) = bytes.and_then(|bytes| bytes.get(..4)) else { return Ok(None) };
-    let length = u32::from_be_bytes([a, b, c, d]) as usize;
-    if (4..=LONGEST).contains(&length) {
-        Ok(Some(length))
-    } else {
-        Err(io::Error::new(ErrorKind::InvalidData, "this is not PostgreSQL's protocol"))
     }
 }
 

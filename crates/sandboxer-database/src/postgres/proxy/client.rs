@@ -1,11 +1,12 @@
 //! One client: its messages, one after the other, and what it has of its own.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::super::held::Held;
+use super::super::held::{Held, STRINGS};
 use super::super::lexer;
 use super::super::statement::{self, Kind, Statement};
 use super::super::wire::{self, Body, Incoming, Stream};
@@ -14,6 +15,9 @@ use super::reply::{self, Said};
 use super::settings::{Effect, Settings};
 use super::startup::Started;
 use super::{Shared, locked};
+
+/// How long somebody who is sent away may take to be told.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// Why a client's thread ends.
 #[derive(Debug)]
@@ -67,6 +71,8 @@ pub(super) struct Client {
     pub locals: BTreeSet<String>,
     /// Something was defined in this unit.
     pub defined: bool,
+    /// Something may have been called in this unit, which may have done anything.
+    pub called: bool,
     /// Which session knows its prepared statements.
     pub generation: u64,
     /// The settings that it was told.
@@ -106,6 +112,7 @@ impl Client {
             cursors: HashSet::new(),
             locals: BTreeSet::new(),
             defined: false,
+            called: false,
             generation: 0,
             told,
             dead: false,
@@ -119,6 +126,14 @@ impl Client {
                 break end;
             }
         };
+        let dismissed = locked(&self.shared.dismissed).remove(&self.id);
+        let end = match dismissed {
+            Some(why) => {
+                self.dead = self.stream.set_timeout(Some(LAST_WORD)).is_err();
+                End::Sent(Said::new("57P01", why))
+            }
+            None => end,
+        };
         if let End::Sent(said) = end {
             said.fatal(&mut self.out);
             let _ = self.flush();
@@ -131,7 +146,7 @@ impl Client {
         let (tag, body) = self.read()?;
         match tag {
             b'Q' => self.simple(&body),
-            b'F' => self.function_call(&body),
+            b'F' => self.function_call(),
             b'P' | b'B' | b'D' | b'E' | b'C' | b'H' | b'S' => self.extended(tag, &body),
             b'X' => Err(End::Gone),
             // What is left of a COPY that failed.
@@ -210,12 +225,21 @@ impl Client {
     pub fn statements_in(&self, sql: &[u8]) -> Vec<Statement> {
         if !self.shared.defences.lexer {
             let whole = lexer::split(sql, true).first().map(|first| first.range.start..sql.len());
-            let plain =
-                |range| Statement { range, kind: Kind::Other, prepared: Vec::new(), configures: Vec::new() };
+            let plain = |range| Statement {
+                range,
+                kind: Kind::Other,
+                prepared: Vec::new(),
+                configures: Vec::new(),
+                calls: true,
+            };
             return whole.map(plain).into_iter().collect();
         }
-        let standard = self.told.get("standard_conforming_strings").is_none_or(|value| value == "on");
-        statement::statements(sql, standard)
+        statement::statements(sql, self.standard_strings())
+    }
+
+    /// How the server reads strings now.
+    fn standard_strings(&self) -> bool {
+        self.told.get(STRINGS).is_none_or(|value| value == "on")
     }
 
     fn simple(&mut self, body: &[u8]) -> Result<(), End> {
@@ -231,15 +255,27 @@ impl Client {
         {
             self.run_plain(&sql, &statements, 0..sql.len())?;
         } else {
-            for statement in &statements {
-                if !self.step(&sql, statement)? {
-                    break;
-                }
-            }
+            self.one_by_one(&sql, statements)?;
         }
         self.end_unit()?;
         self.ready();
         self.flush()
+    }
+
+    /// What is still to be done is found anew where a statement has changed how the server reads strings.
+    fn one_by_one(&mut self, sql: &[u8], statements: Vec<Statement>) -> Result<(), End> {
+        let (mut rest, mut left) = (sql, VecDeque::from(statements));
+        while let Some(statement) = left.pop_front() {
+            let standard = self.standard_strings();
+            if !self.step(rest, &statement)? {
+                break;
+            }
+            if self.standard_strings() != standard {
+                rest = &rest[statement.range.end..];
+                left = self.statements_in(rest).into();
+            }
+        }
+        Ok(())
     }
 
     /// One statement of several; whether it succeeded.
@@ -274,6 +310,7 @@ impl Client {
 
     /// Takes note of what a statement does besides, and asks whether it may run.
     pub fn admit(&mut self, sql: &[u8], statement: &Statement) -> Result<bool, End> {
+        self.called |= statement.calls || statement.kind == Kind::Definition;
         if statement.kind == Kind::Definition {
             if !self.enter()? {
                 return Ok(false);
@@ -330,16 +367,10 @@ impl Client {
         text
     }
 
-    fn function_call(&mut self, body: &[u8]) -> Result<(), End> {
+    fn function_call(&mut self) -> Result<(), End> {
         self.finish_batch()?;
         self.skipping = false;
-        let mut message = Vec::new();
-        wire::put(&mut message, b'F', |to| to.extend_from_slice(body));
-        if self.state == State::Failed {
-            self.fail(&Said::failed_transaction());
-        } else {
-            self.run(&message)?;
-        }
+        self.fail(&Said::new("0A000", "function call messages are not available in a sandbox; use SELECT"));
         self.end_unit()?;
         self.ready();
         self.flush()

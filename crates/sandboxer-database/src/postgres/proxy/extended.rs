@@ -305,7 +305,8 @@ impl Client {
                     return self.execute_copy(body);
                 }
             }
-            _ => {}
+            // What it is is not known here.
+            _ => self.called = true,
         }
         if self.entered()? {
             wire::put(&mut self.batch, b'E', |message| message.extend_from_slice(body));
@@ -315,6 +316,7 @@ impl Client {
 
     /// Whether a statement with effects of its own may run now.
     fn admit_sent(&mut self, sql: &[u8], statement: &Statement) -> Result<bool, End> {
+        self.called |= statement.calls;
         let plain = statement.kind == Kind::Other && Effect::of(statement).is_none();
         if plain || self.state == State::Failed {
             return Ok(true);

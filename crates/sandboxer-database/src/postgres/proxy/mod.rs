@@ -15,14 +15,14 @@ mod settings;
 mod startup;
 mod turn;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -31,7 +31,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use sandboxer_core::{Error, Result};
 use ulid::Ulid;
 
-use super::client::{Canceller, PgError};
+use super::client::Canceller;
 use super::held::{Defences, Held};
 use super::statement::Statement;
 use super::wire::Stream;
@@ -40,7 +40,7 @@ use reply::Said;
 use scram::Verifier;
 use session::Constraints;
 use settings::Settings;
-use turn::Turn;
+use turn::{Holder, Turn};
 
 /// The name of the socket in its directory, which programs find by the port.
 const SOCKET: &str = ".s.PGSQL.5432";
@@ -55,7 +55,7 @@ const ENGINE: u64 = 0;
 /// runs. The error is what the client is told, with its SQLSTATE.
 pub type Gate = Arc<dyn Fn(&mut Held, &str) -> std::result::Result<(), (String, String)> + Send + Sync>;
 
-/// Looks at a unit in which something was defined, before it is kept. The error is what the client is told, and the unit is undone.
+/// Looks at a unit in which something was defined or called, before it is kept. The error is what the client is told, and the unit is undone.
 pub type Look = Arc<dyn Fn(&mut Held) -> std::result::Result<(), (String, String)> + Send + Sync>;
 
 /// How a proxy treats its clients.
@@ -65,6 +65,10 @@ pub struct Options {
     pub turn_timeout: Duration,
     /// How many there may be at once.
     pub clients: usize,
+    /// How many may be logging in at once; then whoever has not yet done so for the longest time is sent away.
+    pub logins: usize,
+    /// How long logging in may take.
+    pub login_timeout: Duration,
     /// May refuse statements.
     pub gate: Option<Gate>,
     /// May refuse what they did.
@@ -73,7 +77,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { turn_timeout: Duration::from_secs(10), clients: 100, gate: None, look: None }
+        let (turn_timeout, login_timeout) = (Duration::from_secs(10), Duration::from_secs(10));
+        Self { turn_timeout, clients: 100, logins: 32, login_timeout, gate: None, look: None }
     }
 }
 
@@ -110,7 +115,15 @@ pub(crate) struct Shared {
     /// Constraints that can be deferred, as far as they are known.
     constraints: Mutex<Option<Arc<Constraints>>>,
     streams: Mutex<HashMap<u64, Stream>>,
+    /// Those who are logging in, the first come first.
+    pending: Mutex<BTreeSet<u64>>,
+    /// How many are logged in.
+    inside: AtomicUsize,
+    /// Clients that are sent away, and why.
+    dismissed: Mutex<HashMap<u64, String>>,
     stopping: AtomicBool,
+    /// Something was defined: triggers, rules and the like may call what is not to be seen in a statement.
+    watchful: AtomicBool,
     ids: AtomicU64,
 }
 
@@ -168,13 +181,46 @@ impl Proxy {
         patience: Duration,
         work: impl FnOnce(&mut Held) -> Result<T>,
     ) -> Result<T> {
-        let shared = &self.shared;
-        if shared.turn.holder().is_none_or(|holder| holder.id != ENGINE) {
-            shared.turn.take(ENGINE, "the sandbox itself", patience).map_err(|holder| Error::Busy {
-                path: self.dir.join(SOCKET),
-                holder: holder.map(|holder| format!("{} has a transaction open", holder.name)),
-            })?;
+        if !self.has_turn() {
+            let taken = self.shared.turn.take(ENGINE, "the sandbox itself", patience);
+            taken.map_err(|holder| self.busy(holder))?;
         }
+        self.work(work)
+    }
+
+    /// The same before everybody who waits; who has a transaction open is sent away, and told why.
+    pub fn with_session_now<T>(
+        &self,
+        patience: Duration,
+        why: &str,
+        work: impl FnOnce(&mut Held) -> Result<T>,
+    ) -> Result<T> {
+        if !self.has_turn() {
+            let dismiss = |holder: &Holder| self.shared.dismiss(holder.id, why);
+            let taken = self.shared.turn.take_first(ENGINE, "the sandbox itself", patience, &dismiss);
+            taken.map_err(|holder| self.busy(holder))?;
+        }
+        self.work(work)
+    }
+
+    fn has_turn(&self) -> bool {
+        self.shared.turn.holder().is_some_and(|holder| holder.id == ENGINE)
+    }
+
+    fn busy(&self, holder: Option<Holder>) -> Error {
+        let told = |holder: Holder| {
+            format!(
+                "{} has had a transaction open for {} s: end it there (COMMIT or ROLLBACK), \
+                 or roll the sandbox back, which sends that program away",
+                holder.name,
+                holder.since.elapsed().as_secs()
+            )
+        };
+        Error::Busy { path: self.dir.join(SOCKET), holder: holder.map(told) }
+    }
+
+    fn work<T>(&self, work: impl FnOnce(&mut Held) -> Result<T>) -> Result<T> {
+        let shared = &self.shared;
         let result = {
             let mut held = shared.lock_held();
             if held.lost().is_none() {
@@ -244,7 +290,11 @@ impl Shared {
             garbage: Mutex::default(),
             constraints: Mutex::default(),
             streams: Mutex::default(),
+            pending: Mutex::default(),
+            inside: AtomicUsize::new(0),
+            dismissed: Mutex::default(),
             stopping: AtomicBool::new(false),
+            watchful: AtomicBool::new(false),
             ids: AtomicU64::new(ENGINE + 1),
         }
     }
@@ -264,6 +314,26 @@ impl Shared {
         }
     }
 
+    /// One more logs in. Whoever fills the door without a password keeps nobody out who has one.
+    fn make_room(&self, id: u64) {
+        let mut pending = locked(&self.pending);
+        pending.insert(id);
+        if pending.len() > self.options.logins
+            && let Some(oldest) = pending.pop_first()
+            && let Some(stream) = locked(&self.streams).get(&oldest)
+        {
+            stream.shutdown();
+        }
+    }
+
+    /// Sends a client away, whatever it does.
+    fn dismiss(&self, id: u64, why: &str) {
+        locked(&self.dismissed).insert(id, why.to_owned());
+        if let Some(stream) = locked(&self.streams).get(&id) {
+            stream.shutdown_reading();
+        }
+    }
+
     /// Whether a statement may run, by the gate.
     fn gate(&self, held: &mut Held, sql: &[u8], statement: &Statement) -> Option<Said> {
         let gate = self.options.gate.as_ref()?;
@@ -274,10 +344,9 @@ impl Shared {
 
 impl Shared {
     /// Whether what a client defined may be kept.
-    fn look(&self, held: &mut Held) -> Option<PgError> {
+    fn look(&self, held: &mut Held) -> Option<Said> {
         let look = self.options.look.as_ref()?;
-        let (code, message) = look(held).err()?;
-        Some(PgError { severity: "ERROR".to_owned(), code, message, ..PgError::default() })
+        look(held).err().map(|(code, message)| Said::new(&code, message))
     }
 }
 
@@ -300,7 +369,7 @@ impl Listener {
         while !self.shared.stopping.load(Ordering::SeqCst) {
             if let Some(stream) = self.accept() {
                 clients.retain(|client| !client.is_finished());
-                clients.push(self.serve(stream, clients.len()));
+                clients.push(self.serve(stream));
             }
         }
         self.shared.turn.stop();
@@ -323,17 +392,23 @@ impl Listener {
         Some(Stream::Tcp(stream))
     }
 
-    fn serve(&self, stream: Stream, others: usize) -> JoinHandle<()> {
+    fn serve(&self, stream: Stream) -> JoinHandle<()> {
         let shared = self.shared.clone();
         let id = shared.ids.fetch_add(1, Ordering::SeqCst);
         if let Ok(clone) = stream.try_clone() {
             locked(&shared.streams).insert(id, clone);
         }
+        shared.make_room(id);
         thread::spawn(move || {
-            if let Some(started) = startup::handshake(&shared, stream, others) {
+            let started = startup::handshake(&shared, stream);
+            locked(&shared.pending).remove(&id);
+            if let Some(started) = started {
+                shared.inside.fetch_add(1, Ordering::SeqCst);
                 Client::new(shared.clone(), id, started).serve();
+                shared.inside.fetch_sub(1, Ordering::SeqCst);
             }
             locked(&shared.streams).remove(&id);
+            locked(&shared.dismissed).remove(&id);
         })
     }
 }

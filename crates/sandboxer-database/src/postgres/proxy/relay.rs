@@ -29,6 +29,13 @@ enum Step {
     Done,
 }
 
+/// A function may set what a statement may not.
+pub(super) fn misreading() -> Said {
+    let mut said = Said::new("0A000", "standard_conforming_strings is always on in a sandbox");
+    said.hint = Some("Write such strings as E'…'. What switched it off was undone.".to_owned());
+    said
+}
+
 impl Client {
     /// Sends a message, with what is pending before it, and passes the answer on; whether it succeeded.
     pub fn run(&mut self, message: &[u8]) -> Result<bool, End> {
@@ -55,6 +62,10 @@ impl Client {
             return Err(End::Gone);
         }
         self.tell_parameters(&mut held);
+        if ok && !held.reads_strings() {
+            self.fail(&misreading());
+            return Ok(false);
+        }
         let encoding = held.connection().parameters().get("client_encoding");
         match encoding {
             Some(name) if !is_safe_encoding(name) => Err(End::Sent(Said::new(

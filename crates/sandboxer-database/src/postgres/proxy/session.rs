@@ -1,10 +1,13 @@
 //! A client's time with the session: taking its turn, the savepoint, and what is done at the end of either.
 
+use std::sync::atomic::Ordering;
+
 use super::super::client::{Failure, PgError};
 use super::super::held::{Held, UNIT};
 use super::super::wire;
 use super::client::{Client, End, State, lost};
 use super::extended::Prepared;
+use super::relay::misreading;
 use super::reply::Said;
 use super::{Shared, locked};
 
@@ -83,7 +86,7 @@ impl Client {
         }
         held.pending.push_sql("SAVEPOINT sandboxer_unit");
         (held.depth, self.unit) = (1, true);
-        (self.defined, self.broken) = (false, false);
+        (self.defined, self.called, self.broken) = (false, false, false);
         self.locals.clear();
         Ok(())
     }
@@ -131,20 +134,20 @@ impl Client {
     }
 
     fn keep(&mut self, held: &mut Held) -> Result<bool, End> {
-        if self.defined {
+        if self.called {
+            // A function defines things, too.
             *locked(&self.shared.constraints) = None;
-            held.verify_inside().map_err(|error| lost(&error))?;
-            if let Some(error) = self.shared.look(held) {
-                self.tell(&error);
-                self.undo(held)?;
-                return Ok(false);
-            }
         }
         let constraints = self.shared.constraints(held)?;
         if !constraints.all.is_empty()
             && let Some(error) = self.check_constraints(held, &constraints.all)?
         {
             self.tell(&error);
+            self.undo(held)?;
+            return Ok(false);
+        }
+        if let Some(said) = self.objection(held)? {
+            said.error(&mut self.out);
             self.undo(held)?;
             return Ok(false);
         }
@@ -158,6 +161,23 @@ impl Client {
             held.pending.push_sql(&settings.restoring(&name));
         }
         Ok(true)
+    }
+
+    /// Why the unit may not be kept, by what it has done. Deferred triggers have been called by now, too.
+    fn objection(&mut self, held: &mut Held) -> Result<Option<Said>, End> {
+        let watchful = self.shared.watchful.fetch_or(self.defined, Ordering::SeqCst) || self.defined;
+        if self.called || watchful {
+            if !held.is_guarded().map_err(|error| lost(&error))? {
+                return Ok(Some(Said::new(
+                    "42501",
+                    "this touched what keeps the sandbox's transaction from being committed, and was undone",
+                )));
+            }
+            if let Some(said) = self.shared.look(held) {
+                return Ok(Some(said));
+            }
+        }
+        Ok((!held.reads_strings()).then(misreading))
     }
 
     fn check_constraints(&mut self, held: &mut Held, names: &str) -> Result<Option<PgError>, End> {
@@ -211,7 +231,7 @@ impl Client {
     }
 
     fn undo(&mut self, held: &mut Held) -> Result<(), End> {
-        if self.defined {
+        if self.called {
             *locked(&self.shared.constraints) = None;
         }
         self.cursors.clear();
@@ -225,6 +245,10 @@ impl Client {
         if self.broken {
             held.owner = None;
             locked(&self.shared.settings).insert(self.id, Default::default());
+        }
+        if self.called {
+            // What was undone is back as it was; if it is not, it was not this unit.
+            held.verify_inside().map_err(|error| lost(&error))?;
         }
         Ok(())
     }

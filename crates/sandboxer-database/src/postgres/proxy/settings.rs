@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sandboxer_core::Result;
 
-use super::super::held::Held;
+use super::super::held::{Held, STRINGS};
 use super::super::statement::{Kind, Statement};
 use super::{Shared, locked};
 
@@ -52,7 +52,8 @@ impl Effect {
 impl Settings {
     /// Those that it came with.
     pub fn new(given: Vec<(String, String)>) -> Self {
-        let values = given.into_iter().map(|(name, value)| (name.to_lowercase(), value)).collect();
+        let values = given.into_iter().map(|(name, value)| (name.to_lowercase(), value));
+        let values = values.filter(|(name, _)| name != STRINGS).collect();
         Self { values, ..Self::default() }
     }
 
@@ -104,7 +105,7 @@ impl Shared {
                 values.insert(name.to_lowercase(), value.clone());
             }
         }
-        values.retain(|name, value| name != "role" || value != "none");
+        values.retain(|name, value| name != STRINGS && (name != "role" || value != "none"));
         let saved = Settings { values, stale: false, ..settings };
         locked(&self.settings).insert(owner, saved);
         Ok(())

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
+use super::super::held::STRINGS;
 use super::super::wire::{self, Body, Incoming, Stream};
+use super::relay::misreading;
 use super::reply::{self, Said};
 use super::{Shared, locked};
 
@@ -12,8 +15,8 @@ const SSL_REQUEST: i32 = 80_877_103;
 const GSS_REQUEST: i32 = 80_877_104;
 const CANCEL_REQUEST: i32 = 80_877_102;
 
-/// How long logging in may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest message of somebody who has not logged in, as of PostgreSQL itself.
+const LONGEST: usize = 10_000;
 
 /// Encodings whose letters may have bytes that look like quotes or backslashes: SQL in them cannot be read byte by byte.
 const UNSAFE_ENCODINGS: [&str; 8] =
@@ -47,11 +50,12 @@ pub(super) fn is_safe_encoding(name: &str) -> bool {
 }
 
 /// Lets a client in; `None` where it was sent away, or only wanted to cancel something.
-pub(super) fn handshake(shared: &Shared, stream: Stream, others: usize) -> Option<Started> {
-    let mut door = Door { stream, incoming: Incoming::default() };
-    door.stream.set_timeout(Some(PATIENCE)).ok()?;
+pub(super) fn handshake(shared: &Shared, stream: Stream) -> Option<Started> {
+    let deadline = Instant::now() + shared.options.login_timeout;
+    let mut door = Door { stream, incoming: Incoming::limited(LONGEST), deadline };
+    door.stream.set_timeout(Some(shared.options.login_timeout)).ok()?;
     let pairs = door.first_message(shared).ok()??;
-    if let Err(said) = door.admit(shared, &pairs, others).ok()? {
+    if let Err(said) = door.admit(shared, &pairs).ok()? {
         let mut out = Vec::new();
         said.fatal(&mut out);
         let _ = door.stream.write_all(&out);
@@ -65,6 +69,8 @@ pub(super) fn handshake(shared: &Shared, stream: Stream, others: usize) -> Optio
 struct Door {
     stream: Stream,
     incoming: Incoming,
+    /// When it is closed, however much has come by then.
+    deadline: Instant,
 }
 
 impl Door {
@@ -75,7 +81,7 @@ impl Door {
                 if let Some(body) = self.incoming.next_untagged()? {
                     break body.to_vec();
                 }
-                if !self.incoming.fill(&mut self.stream)? {
+                if !self.fill()? {
                     return Ok(None);
                 }
             };
@@ -117,16 +123,11 @@ impl Door {
     }
 
     /// Asks for the password, and whether there is room.
-    fn admit(
-        &mut self,
-        shared: &Shared,
-        pairs: &[(String, String)],
-        others: usize,
-    ) -> io::Result<Result<(), Said>> {
+    fn admit(&mut self, shared: &Shared, pairs: &[(String, String)]) -> io::Result<Result<(), Said>> {
         if !self.knows_password(shared)? {
             return Ok(Err(Said::new("28P01", "password authentication failed for the sandbox")));
         }
-        if others >= shared.options.clients {
+        if shared.inside.load(Ordering::SeqCst) >= shared.options.clients {
             return Ok(Err(Said::new("53300", "the sandbox has too many clients already")));
         }
         let given =
@@ -145,6 +146,11 @@ impl Door {
                 "0A000",
                 "this client_encoding is not available in a sandbox; use UTF8",
             )));
+        }
+        let strings =
+            settings_of(pairs.to_vec()).into_iter().filter(|(name, _)| name.eq_ignore_ascii_case(STRINGS));
+        if strings.into_iter().any(|(_, value)| !value.eq_ignore_ascii_case("on")) {
+            return Ok(Err(misreading()));
         }
         let lost = shared.lock_lost();
         Ok(lost.map_or(Ok(()), |reason| Err(Said::new("57P03", reason))))
@@ -179,17 +185,26 @@ impl Door {
         self.stream.write_all(&out)
     }
 
+    fn fill(&mut self) -> io::Result<bool> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_timeout(Some(left))?;
+        self.incoming.fill(&mut self.stream)
+    }
+
     fn reply(&mut self) -> io::Result<Vec<u8>> {
         loop {
             if let Some(frame) = self.incoming.next_frame()? {
-                let is_password = frame.tag == b'p' && frame.body.len() < 10_000;
+                let is_password = frame.tag == b'p';
                 return if is_password {
                     Ok(frame.body.to_vec())
                 } else {
                     Err(io::ErrorKind::InvalidData.into())
                 };
             }
-            if !self.incoming.fill(&mut self.stream)? {
+            if !self.fill()? {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
@@ -214,6 +229,7 @@ impl Door {
         });
         reply::ready(&mut out, b'I');
         self.stream.write_all(&out)?;
+        self.incoming.lift_limit();
         Ok(Started { stream: self.stream, incoming: self.incoming, settings, told, key })
     }
 }
@@ -273,8 +289,6 @@ impl Shared {
     fn lock_lost(&self) -> Option<String> {
         // Whoever works with the session at this moment has not lost it.
         let held = self.held.try_lock().ok()?;
-        held.lost().map(|reason| {
-            format!("the sandbox's transaction is lost, and nothing of it was committed: {reason}")
-        })
+        held.loss()
     }
 }

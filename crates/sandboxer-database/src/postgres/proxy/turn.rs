@@ -30,13 +30,48 @@ struct State {
     stopped: bool,
 }
 
+impl State {
+    fn ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets
+    }
+}
+
 impl Turn {
     /// Waits for the turn; who has it, where that takes too long. Nobody gets it any more after [`Turn::stop`].
     pub fn take(&self, id: u64, name: &str, patience: Duration) -> Result<(), Option<Holder>> {
         let mut state = self.lock();
-        let ticket = state.tickets;
-        state.tickets += 1;
+        let ticket = state.ticket();
         state.waiting.push_back(ticket);
+        drop(state);
+        self.wait(ticket, id, name, patience, &|_| {})
+    }
+
+    /// The same before everybody else; `ask` is called for everyone who has it meanwhile.
+    pub fn take_first(
+        &self,
+        id: u64,
+        name: &str,
+        patience: Duration,
+        ask: &dyn Fn(&Holder),
+    ) -> Result<(), Option<Holder>> {
+        let mut state = self.lock();
+        let ticket = state.ticket();
+        state.waiting.push_front(ticket);
+        drop(state);
+        self.wait(ticket, id, name, patience, ask)
+    }
+
+    fn wait(
+        &self,
+        ticket: u64,
+        id: u64,
+        name: &str,
+        patience: Duration,
+        ask: &dyn Fn(&Holder),
+    ) -> Result<(), Option<Holder>> {
+        let mut asked = None;
+        let mut state = self.lock();
         let deadline = Instant::now() + patience;
         loop {
             let first = state.waiting.front() == Some(&ticket);
@@ -44,6 +79,14 @@ impl Turn {
                 state.waiting.pop_front();
                 state.holder = Some(Holder { id, name: name.to_owned(), since: Instant::now() });
                 return Ok(());
+            }
+            if let Some(holder) = state.holder.clone()
+                && asked.replace(holder.id) != Some(holder.id)
+            {
+                drop(state);
+                ask(&holder);
+                state = self.lock();
+                continue;
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || state.stopped {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use sandboxer_testkit::servers::Postgres;
 use tempfile::TempDir;
 
+use super::super::super::client::Connection;
 use super::super::super::held::{Defences, Held, Settings};
 use super::super::super::target::Target;
 use super::super::{Options, Proxy};
@@ -15,6 +16,7 @@ pub struct Fixture {
     pub database: String,
     pub proxy: Proxy,
     pub held: Arc<Mutex<Held>>,
+    outside: Mutex<Connection>,
     _dir: TempDir,
 }
 
@@ -28,16 +30,23 @@ impl Fixture {
         let database = server.database();
         server.sql(&database, schema);
         let target = Target::parse(&server.socket_url(&database), "postgres").unwrap();
+        let outside = Mutex::new(Connection::connect(&target, None).unwrap());
         let settings = Settings { defences, ..Settings::new(target, None) };
         let held = Arc::new(Mutex::new(Held::begin(settings).unwrap()));
         let dir = tempfile::tempdir().unwrap();
         let proxy = Proxy::start(held.clone(), dir.path(), options).unwrap();
-        Some(Self { server, database, proxy, held, _dir: dir })
+        Some(Self { server, database, proxy, held, outside, _dir: dir })
     }
 
     /// What an outside connection sees.
     pub fn outside(&self, sql: &str) -> String {
-        self.server.sql(&self.database, sql)
+        self.outside_maybe(sql).unwrap()
+    }
+
+    /// The same where it may fail.
+    pub fn outside_maybe(&self, sql: &str) -> Result<String, String> {
+        let rows = self.outside.lock().unwrap().query(sql).map_err(|error| format!("{error:?}"))?;
+        Ok(rows.single().unwrap_or_default().to_owned())
     }
 
     /// What the sandbox itself sees.

@@ -93,21 +93,23 @@ const TRICKS: &[&str] = &[
     "begin isolation level serializable; insert into t values (1); commit",
     "set local search_path = ''; commit",
     "truncate t; commit",
+    "set U&\"standard!005Fconforming_strings\" uescape '!' = off; begin; select '\\'; commit; --'",
+    "begin; select set_config('standard_conforming' || '_strings', 'off', false); select '\\''; commit; --'",
     "do $x$ declare s text; begin select nspname into s from pg_namespace where nspname like 'sandboxer%';
-        execute format('drop trigger sandboxer_guard on %I.sandboxer_armed', s); end $x$; commit",
+        execute format('alter table %I.sandboxer_armed drop constraint sandboxer_guard', s); end $x$; commit",
     "do $x$ declare s text; begin select nspname into s from pg_namespace where nspname like 'sandboxer%';
         execute format('drop schema %I cascade', s); end $x$; commit",
 ];
 
 /// Some tricks leave a transaction open, which others would wait for.
 fn impatient() -> Options {
-    Options { turn_timeout: Duration::from_millis(100), ..Options::default() }
+    Options { turn_timeout: Duration::from_millis(20), ..Options::default() }
 }
 
 /// How many rows are seen outside: none where the table is locked, since whoever has locked it has not committed.
 fn seen(fixture: &Fixture) -> String {
-    let count = "set lock_timeout = 200; select count(*) from t where a in (0, 2, 3)";
-    fixture.server.try_sql(&fixture.database, count).unwrap_or_else(|error| {
+    let count = "set lock_timeout = 20; select count(*) from t where a in (0, 2, 3)";
+    fixture.outside_maybe(count).unwrap_or_else(|error| {
         assert!(error.contains("lock timeout"), "{error}");
         "0".to_owned()
     })
@@ -164,6 +166,71 @@ fn no_prepared_statement_leaks() {
     }
 }
 
+/// Takes the guard away by dynamic SQL, as far as that goes.
+const EVIL: &str = "create or replace function evil() returns int language plpgsql as $x$
+    declare s text; begin
+        select nspname into s from pg_namespace where nspname like 'sandboxer_guard_%';
+        execute format($y$ delete from %I.sandboxer_armed where ctid = '(0,1)' $y$, s);
+        execute format('set constraints %I.sandboxer_guard immediate', s);
+        execute format('set constraints %I.sandboxer_guard deferred', s);
+        return 1; end $x$";
+
+#[test]
+fn a_function_that_disarms_the_guard_is_undone() {
+    let Some(fixture) = Fixture::with(SCHEMA, Defences::default(), impatient()) else { return };
+    let mut client = fixture.connect();
+    client.simple_query("insert into t values (0)").unwrap();
+    client.simple_query(EVIL).unwrap();
+    let role = format!("ordinary_{}", fixture.database);
+    client
+        .simple_query(&format!("create view v as select evil() as x; create role {role}; set role {role}"))
+        .unwrap();
+    client.simple_query("do $$ begin perform 1; end $$; reset role").unwrap();
+    for sql in [
+        "select evil()",
+        "select x from v",
+        "begin; select 1; select evil(); insert into t values (1); commit",
+    ] {
+        let error = client.simple_query(sql).unwrap_err();
+        assert_eq!(error.code().map(|code| code.code()), Some("42501"), "{sql}: {error}");
+    }
+    assert_eq!(client.query_one("select count(*) from t", &[]).unwrap().get::<_, i64>(0), 1);
+    client.execute("select evil()", &[]).unwrap_err();
+    assert_eq!(fixture.held.lock().unwrap().lost(), None);
+    sealed(&fixture, "evil");
+}
+
+/// How strings are read decides where statements end: it cannot be changed.
+#[test]
+fn strings_are_always_read_in_one_manner() {
+    let Some(fixture) = Fixture::with(SCHEMA, Defences::default(), impatient()) else { return };
+    let mut client = fixture.connect();
+    client.simple_query("insert into t values (0)").unwrap();
+    for sql in [
+        "set standard_conforming_strings = off",
+        "set local standard_conforming_strings to 'off'",
+        "set \"standard_conforming_strings\" = 0",
+        "set U&\"standard!005Fconforming_strings\" uescape '!' = off",
+        "select set_config('standard_conforming' || '_strings', 'off', false)",
+        "begin; select set_config('standard_conforming' || '_strings', 'off', true); select '\\''; commit; --'",
+        "alter role postgres set standard_conforming_strings = off",
+        "create temp table w (a int); create function off() returns trigger language plpgsql as $$ begin
+         perform set_config('standard_conforming' || '_strings', 'off', false); return null; end $$;
+         create constraint trigger off after insert on w deferrable initially deferred for each row execute function off();
+         insert into w values (1)",
+    ] {
+        let error = client.simple_query(sql).unwrap_err();
+        assert_eq!(error.code().map(|code| code.code()), Some("0A000"), "{sql}: {error}");
+        let _ = client.simple_query("rollback");
+        let shown = client.query_one("show standard_conforming_strings", &[]).unwrap();
+        assert_eq!(shown.get::<_, &str>(0), "on", "{sql}");
+    }
+    client.simple_query("set standard_conforming_strings = on; reset standard_conforming_strings").unwrap();
+    let url = format!("{}?options=-c%20standard_conforming_strings%3Doff", fixture.proxy.url());
+    assert!(postgres::Client::connect(&url, postgres::NoTls).is_err());
+    sealed(&fixture, "strings");
+}
+
 #[test]
 fn what_is_refused_says_why_and_what_is_allowed_goes_on() {
     let Some(fixture) = Fixture::with(SCHEMA, Defences::default(), impatient()) else { return };
@@ -209,7 +276,7 @@ fn the_lexer_alone_keeps_every_commit_from_the_server() {
 fn the_guard_alone_makes_rollbacks_of_commits() {
     let defences = Defences { lexer: false, status: false, guard: true };
     let Some(fixture) = Fixture::with(SCHEMA, defences, impatient()) else { return };
-    for trick in TRICKS.iter().filter(|trick| trick.contains("commit") && !trick.contains("drop trigger")) {
+    for trick in TRICKS.iter().filter(|trick| trick.contains("commit")) {
         let mut client = fixture.connect();
         client.simple_query("insert into t values (0)").unwrap();
         let _ = client.simple_query(trick);
