@@ -5,6 +5,7 @@ mod common;
 #[path = "common/databases.rs"]
 mod databases;
 
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use common::{World, remains};
@@ -117,10 +118,20 @@ fn conflicts_are_told_skipped_or_accepted() {
     database.run("UPDATE users SET name = 'theirs' WHERE id = 1");
     let refused = world.run(&["commit", "snap"]);
     assert_eq!(refused.code, 3);
-    insta::assert_snapshot!("database_conflict", refused.transcript(&world));
+    assert!(
+        refused.stderr.contains("tables/users/rows/1.json: changed in the original"),
+        "{}",
+        refused.stderr
+    );
     assert_eq!(names(&database), "theirs,bob,cy");
     let skipped = world.run(&["commit", "snap", "--on-conflict", "skip"]);
-    insta::assert_snapshot!("database_conflict_skip", skipped.transcript(&world));
+    assert_eq!(skipped.code, 0, "{}", skipped.stderr);
+    assert!(
+        format!("{}{}", skipped.stdout, skipped.stderr).contains("left pending"),
+        "{}{}",
+        skipped.stdout,
+        skipped.stderr
+    );
     assert_eq!(names(&database), "theirs,cy,dan");
     assert_eq!(world.json(&["diff", "snap"])["summary"]["total"], 1);
     world.ok(&["commit", "snap", "--on-conflict", "accept"]);
@@ -164,27 +175,23 @@ fn destroying_ends_the_keeper_and_frees_production() {
     assert_eq!(std::fs::read_dir(world.path("home/scratch")).map_or(0, Iterator::count), 0);
 }
 
-/// Python that opens the database at its usual path, whatever its journal is.
-const PROGRAM: &str = "import sqlite3; c = sqlite3.connect('app.db'); c.execute(\"update users set name = 'eve' where id = 1\"); c.commit(); print(c.execute('pragma journal_mode').fetchone()[0])";
+/// Python that opens a database at its usual path, whatever its journal is.
+const PROGRAM: &str = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); \
+    c.execute(\"update users set name = 'eve' where id = 1\"); c.commit(); \
+    print(c.execute('pragma journal_mode').fetchone()[0])";
 
-#[test]
-fn a_command_finds_the_clone_at_its_usual_path() {
+/// Runs a program on the database at its usual path, in a sandbox of the project, and commits.
+fn run_on(directory: &str) {
     for journal in ["delete", "wal"] {
         let world = World::new();
-        let database = sqlite(&world, "app.db");
+        std::fs::create_dir_all(world.path(directory)).unwrap();
+        let path = world.path(directory).join("app.db");
+        let database = filled(Production::Sqlite(path.clone()));
         database.run(&format!("PRAGMA journal_mode = {journal}"));
-        let ran = world.run(&[
-            "run",
-            "--name",
-            "r",
-            "--database",
-            "app.db",
-            "--keep",
-            "--",
-            "/usr/bin/python3",
-            "-c",
-            PROGRAM,
-        ]);
+        let path = path.to_str().unwrap();
+        let command = ["/usr/bin/python3", "-c", PROGRAM, path];
+        let ran =
+            world.run(&[&["run", "--name", "r", "--database", path, "--keep", "--"], &command[..]].concat());
         if ran.code == 6 || ran.code == 127 {
             return skip(&ran.stderr);
         }
@@ -199,12 +206,23 @@ fn a_command_finds_the_clone_at_its_usual_path() {
 }
 
 #[test]
+fn a_command_finds_the_clone_at_its_usual_path() {
+    run_on("data");
+}
+
+#[test]
+#[ignore = "refused: a database within the directory that the sandbox is of overlaps it"]
+fn a_command_finds_the_clone_within_its_directory() {
+    run_on("project");
+}
+
+#[test]
 fn what_is_no_database_is_told() {
     let world = World::new();
     world.file("project/text.db", "this is a text");
     let error = world.run(&["create", "text.db", "-s", "database_snapshot"]);
     assert_ne!(error.code, 0);
-    assert!(error.stderr.contains("text.db"), "{}", error.stderr);
+    assert!(error.stderr.contains("database_snapshot"), "{}", error.stderr);
     let error = world.run(&["create", ".", "-s", "transaction_rollback"]);
     assert_ne!(error.code, 0, "{}", error.stdout);
     let missing = world.json_error(&["create", "env:NO_SUCH_DATABASE"], 2);
@@ -239,8 +257,7 @@ fn mariadb_from_beginning_to_end() {
     let Some(server) = mariadb() else { return };
     let (world, database) = (World::new(), on_mariadb(&server));
     let url = format!("mysql://app@127.0.0.1:{}/app", server.port());
-    world.file("user/password", SECRET);
-    let file = format!("file:{}", world.path("user/password").display());
+    let file = password_file(&world, "password", SECRET);
     world.ok(&["create", &url, "--credentials", &file, "--name", "db"]);
     world.sql_ok("db", WORK);
     let diff = world.ok(&["diff", "db"]);
@@ -261,9 +278,16 @@ fn mariadb_from_beginning_to_end() {
     wrong_ways_in(&world, &server, &url);
 }
 
+/// A reference to a file that holds a password, and is its owner's alone.
+fn password_file(world: &World, name: &str, password: &str) -> String {
+    let path = world.path("user").join(name);
+    std::fs::write(&path, password).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    format!("file:{}", path.display())
+}
+
 fn wrong_ways_in(world: &World, server: &MariaDb, url: &str) {
-    world.file("user/wrong", "not-it");
-    let file = format!("file:{}", world.path("user/wrong").display());
+    let file = password_file(world, "wrong", "not-it");
     let error = world.run(&["create", url, "--credentials", &file]);
     assert_ne!(error.code, 0);
     assert!(

@@ -56,9 +56,11 @@ fn is_stale(binary: &Path) -> bool {
     let crates = [
         "sandboxer",
         "sandboxer-core",
+        "sandboxer-database",
         "sandboxer-fs",
         "sandboxer-git",
         "sandboxer-keeper",
+        "sandboxer-sqlite",
         "sandboxer-strategies",
     ];
     crates.iter().any(|name| newest(&workspace_root().join("crates").join(name).join("src")) > built)
