@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sandboxer_core::model::Resource;
+use sandboxer_core::model::{RelPath, Resource};
 use sandboxer_core::registry::{StrategyContext, StrategyOptions};
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::filter::Patterns;
@@ -97,6 +97,7 @@ impl FileOptions {
         let mut patterns = Patterns {
             include: resource.string_list("include"),
             exclude: resource.string_list("exclude"),
+            skip: resource.string_list("skip").iter().filter_map(|path| RelPath::parse(path).ok()).collect(),
             ..Patterns::default()
         };
         patterns.include.extend(self.include.iter().cloned());

@@ -11,6 +11,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::apart::{SKIP, refuse_nested};
 use super::cleaning::UNMADE;
 use super::descriptor::{Descriptor, flush_new};
 use super::lock::SandboxLock;
@@ -56,8 +57,9 @@ impl SandboxManager {
     pub(super) fn get_or_create_over(
         &self,
         request: &CreateRequest,
-        resources: Vec<(Option<String>, Resource)>,
+        mut resources: Vec<(Option<String>, Resource)>,
     ) -> Result<Created> {
+        self.set_databases_apart(&mut resources)?;
         let naming = check_request(request, &resources)?;
         refuse_bringing_back(&resources)?;
         refuse_own_state(&self.parts.home, &resources)?;
@@ -137,7 +139,7 @@ impl SandboxManager {
         let settings = &self.parts.settings;
         let by_settings =
             resource.path().is_some() && !(settings.include.is_empty() && settings.exclude.is_empty());
-        let by_caller = ["include", "exclude"].iter().any(|key| !resource.string_list(key).is_empty());
+        let by_caller = ["include", "exclude", SKIP].iter().any(|key| !resource.string_list(key).is_empty());
         if !(by_settings || by_caller) || self.parts.registry.get(strategy)?.capabilities.faithful {
             return Ok(());
         }
@@ -147,7 +149,9 @@ impl SandboxManager {
 
     /// Refuses a request whose workspaces would have no path to work in, before anything is made. Databases are connected to.
     pub fn require_paths(&self, request: &CreateRequest) -> Result<()> {
-        let detected = request.inputs.iter().map(|input| self.detect(input)).collect::<Result<Vec<_>>>()?;
+        let mut detected =
+            request.inputs.iter().map(|input| self.detect(input)).collect::<Result<Vec<_>>>()?;
+        self.set_databases_apart(&mut detected)?;
         for workspace in self.design(request, detected)?.workspaces {
             let can = self.capabilities_of(&workspace)?;
             if self.parts.types.get(&workspace.resource.type_name)?.is_database() {
@@ -355,19 +359,6 @@ fn check_request(request: &CreateRequest, resources: &[(Option<String>, Resource
         Some(name) => names::check("sandbox", name).map(|()| Naming::Exact(name.clone())),
         None => Ok(Naming::Derived(names::from_resource(first))),
     }
-}
-
-/// Two workspaces of one sandbox over the same files could not both be committed.
-fn refuse_nested(resources: &[(Option<String>, Resource)]) -> Result<()> {
-    for (index, (_, one)) in resources.iter().enumerate() {
-        if let Some((_, other)) = resources[..index].iter().find(|(_, other)| one.overlaps(other)) {
-            let (one, other) = (&one.location, &other.location);
-            return Err(Error::refused(format!(
-                "{one} and {other} overlap; a sandbox isolates each thing once"
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// A strategy that nobody typed: the error says which file names it, where that is the user's own.

@@ -24,6 +24,7 @@
 //! | `handler.rs` | the same for one resource of a plan, with plain results |
 
 mod adopt;
+mod apart;
 mod budget;
 mod checkpoint;
 mod cleaning;
