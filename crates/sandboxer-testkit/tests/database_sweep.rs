@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -138,12 +139,28 @@ impl Drop for Plan {
     }
 }
 
+/// A server that cannot prepare: its commit is the decision, and recovery asks it what became of it.
+fn without_prepared_transactions() -> Option<&'static Postgres> {
+    static SERVER: OnceLock<Option<Postgres>> = OnceLock::new();
+    let start = || Postgres::with_settings(&[("max_prepared_transactions", "0")]);
+    SERVER.get_or_init(start).as_ref()
+}
+
 #[test]
 fn a_killed_commit_of_files_and_rows_is_all_or_nothing() {
+    kill_commits_on(Postgres::shared);
+}
+
+#[test]
+fn a_killed_commit_that_is_decided_by_the_server_is_all_or_nothing() {
+    kill_commits_on(without_prepared_transactions);
+}
+
+fn kill_commits_on(server: fn() -> Option<&'static Postgres>) {
     if let Some(reason) = Trace::unavailable() {
         return skip(&reason);
     }
-    let Some(server) = Postgres::shared() else { return };
+    let Some(server) = server() else { return };
     let first = Plan::new(server);
     let points = Trace::new(&first.cli).on_one_processor().points(&COMMIT_PLAN);
     assert!(first.is_new("an undisturbed commit"));
@@ -162,10 +179,19 @@ fn a_killed_commit_of_files_and_rows_is_all_or_nothing() {
     assert!(seen.iter().all(|count| *count > 0), "a sweep over a whole commit sees both outcomes: {seen:?}");
 }
 
-/// The keeper dies at a moment of the commit that is another one each time.
 #[test]
 fn a_killed_keeper_tears_nothing() {
-    let Some(server) = Postgres::shared() else { return };
+    kill_keepers_on(Postgres::shared);
+}
+
+#[test]
+fn a_keeper_killed_at_the_decision_tears_nothing() {
+    kill_keepers_on(without_prepared_transactions);
+}
+
+/// The keeper dies at a moment of the commit that is another one each time.
+fn kill_keepers_on(server: fn() -> Option<&'static Postgres>) {
+    let Some(server) = server() else { return };
     let first = Plan::new(server);
     let begun = Instant::now();
     first.cli.ok(&COMMIT_PLAN);
