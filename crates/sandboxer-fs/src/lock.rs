@@ -5,7 +5,8 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{self, FlockOperation, Mode, OFlags};
@@ -20,6 +21,28 @@ const POLL: Duration = Duration::from_millis(5);
 #[must_use = "the lock is given back when this is dropped"]
 pub struct ResourceLock {
     _held: Vec<OwnedFd>,
+    resource: PathBuf,
+}
+
+/// What this process has locked. Its own locks exclude it like those of others, which a workspace in another's directory has to know.
+static OURS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Whether this process holds the lock on the directory or file at `resource`.
+pub fn is_ours(resource: &Path) -> bool {
+    ours().iter().any(|held| held == resource)
+}
+
+fn ours() -> MutexGuard<'static, Vec<PathBuf>> {
+    OURS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for ResourceLock {
+    fn drop(&mut self) {
+        let mut ours = ours();
+        if let Some(at) = ours.iter().position(|held| *held == self.resource) {
+            ours.swap_remove(at);
+        }
+    }
 }
 
 impl ResourceLock {
@@ -40,7 +63,8 @@ impl ResourceLock {
             }
         }
         held.push(lock_itself(resource, deadline, cancel)?);
-        Ok(Self { _held: held })
+        ours().push(resource.to_path_buf());
+        Ok(Self { _held: held, resource: resource.to_path_buf() })
     }
 }
 

@@ -10,29 +10,36 @@ use crate::{Error, Result};
 
 /// The property that tells a strategy of files which paths belong to another workspace of the sandbox.
 pub(super) const SKIP: &str = "skip";
+/// The property that tells the strategy of a database in which directory of the same sandbox it lies.
+const WITHIN: &str = "within";
 /// What SQLite puts beside a database.
 const COMPANIONS: [&str; 4] = ["", "-journal", "-shm", "-wal"];
 
 impl SandboxManager {
-    /// A database in a directory is a thing of its own: the directory's workspace leaves it out.
+    /// A database in a directory is a thing of its own: the directory's workspace leaves it out, and each knows of the other.
     pub(super) fn set_databases_apart(&self, resources: &mut [(Option<String>, Resource)]) -> Result<()> {
-        let mut databases = Vec::new();
-        for (_, resource) in resources.iter() {
-            if self.parts.types.get(&resource.type_name)?.is_database() {
-                databases.extend(resource.path().map(Path::to_path_buf));
+        for database in 0..resources.len() {
+            if !self.parts.types.get(&resources[database].1.type_name)?.is_database() {
+                continue;
             }
-        }
-        for (_, outer) in resources {
-            let inside = databases.iter().filter_map(|path| path.strip_prefix(outer.path()?).ok());
-            let inside = inside.filter(|path| !path.as_os_str().is_empty()).filter_map(Path::to_str);
-            let skipped: Vec<Value> =
-                inside.flat_map(|path| COMPANIONS.map(|suffix| format!("{path}{suffix}").into())).collect();
-            if !skipped.is_empty() {
-                outer.properties.insert(SKIP.to_owned(), Value::Array(skipped));
+            for outer in 0..resources.len() {
+                set_apart(resources, database, outer);
             }
         }
         Ok(())
     }
+}
+
+fn set_apart(resources: &mut [(Option<String>, Resource)], database: usize, outer: usize) {
+    let (inner_path, outer_path) = (resources[database].1.path(), resources[outer].1.path());
+    let within = inner_path.zip(outer_path).and_then(|(inner, outer)| inner.strip_prefix(outer).ok());
+    let Some(path) = within.and_then(Path::to_str).filter(|path| !path.is_empty()) else { return };
+    let skipped = COMPANIONS.map(|suffix| Value::from(format!("{path}{suffix}")));
+    let above = resources[outer].1.location.clone();
+    resources[database].1.properties.insert(WITHIN.to_owned(), above.into());
+    let skip =
+        resources[outer].1.properties.entry(SKIP.to_owned()).or_insert_with(|| Value::Array(Vec::new()));
+    skip.as_array_mut().into_iter().for_each(|skip| skip.extend(skipped.clone()));
 }
 
 /// Whether `outer` leaves `inner` out.

@@ -86,7 +86,7 @@ impl Snapshots {
     ) -> Result<(CommitResult, DatabaseLock)> {
         let policy = self.policy(request)?;
         self.settle(place)?;
-        let lock = DatabaseLock::acquire(&place.original, &self.context.cancel)?;
+        let lock = DatabaseLock::acquire(&place.original, place.within.as_deref(), &self.context.cancel)?;
         fresh_dir(&place.commit())?;
         let prepared = frozen_difference(place, request).and_then(|(difference, seen)| {
             let applied = sqlite::check_difference(&place.original, &difference, &place.frozen(), policy)?;
@@ -114,7 +114,7 @@ impl Snapshots {
         }
         let _lock = match self.locks.let_go(&place.dir) {
             Some(lock) => lock,
-            None => DatabaseLock::acquire(&place.original, &self.context.cancel)?,
+            None => DatabaseLock::acquire(&place.original, place.within.as_deref(), &self.context.cancel)?,
         };
         make_real(place, record)
     }

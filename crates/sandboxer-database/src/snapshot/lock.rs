@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, Mode as FileMode, OFlags, flock, open};
 use rustix::io::Errno;
 use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::{Error, Result};
+use sandboxer_fs::lock::is_ours;
 use sandboxer_sqlite::{Connection, Mode};
 
 const WAIT: Duration = Duration::from_secs(10);
@@ -25,13 +26,18 @@ pub(super) struct DatabaseLock {
 }
 
 impl DatabaseLock {
-    pub fn acquire(database: &Path, cancel: &CancelFlag) -> Result<Self> {
+    /// Locks `database`. `within` is a directory whose workspace belongs to the same sandbox and leaves the database out: the commit that has it
+    /// locked is the one that this is a part of.
+    pub fn acquire(database: &Path, within: Option<&Path>, cancel: &CancelFlag) -> Result<Self> {
         let deadline = Instant::now() + WAIT;
         let mut above = Vec::new();
         for dir in database.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty()) {
             match open(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, FileMode::empty()) {
                 Ok(descriptor) => {
-                    let shared = || flock(&descriptor, FlockOperation::NonBlockingLockShared).is_ok();
+                    let shared = || {
+                        flock(&descriptor, FlockOperation::NonBlockingLockShared).is_ok()
+                            || (within == Some(dir) && is_ours(dir))
+                    };
                     wait_for(shared, dir, deadline, cancel)?;
                     above.push(descriptor);
                 }

@@ -19,6 +19,8 @@ pub(super) struct Place {
     pub original: PathBuf,
     /// The clone, in a directory that has nothing else but what SQLite keeps beside it.
     pub clone: PathBuf,
+    /// A directory that the database lies in, and whose workspace in the same sandbox leaves it out.
+    pub within: Option<PathBuf>,
 }
 
 impl Place {
@@ -31,7 +33,8 @@ impl Place {
         let new = new_workspace(home, plan, resource, &original)?;
         let files = new.path().join("files");
         make_dir(&files)?;
-        let place = Self { dir: new.path().to_path_buf(), clone: files.join(name), original };
+        let within = resource.properties.get("within").and_then(|value| value.as_str()).map(PathBuf::from);
+        let place = Self { dir: new.path().to_path_buf(), clone: files.join(name), original, within };
         let way = clone(&place.original, &place.clone)?;
         clone(&place.clone, &place.base())?;
         same_permissions(&place.original, &place.clone)?;
@@ -47,11 +50,16 @@ impl Place {
             let missing = || Error::corrupt(sandbox.resource_id.as_str(), format!("its ref has no {key}"));
             sandbox.text(key).map(PathBuf::from).ok_or_else(missing)
         };
-        Ok(Self { dir: path("dir")?, original: path("original")?, clone: path("path")? })
+        let within = sandbox.text("within").map(PathBuf::from);
+        Ok(Self { dir: path("dir")?, original: path("original")?, clone: path("path")?, within })
     }
 
     /// The ref that leads here.
     pub fn written_to(&self, reference: SandboxRef) -> SandboxRef {
+        let reference = match &self.within {
+            Some(within) => reference.with_path("within", within),
+            None => reference,
+        };
         reference
             .with_path("path", &self.clone)
             .with_path("dir", &self.dir)

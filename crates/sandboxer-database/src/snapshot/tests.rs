@@ -194,9 +194,9 @@ fn two_commits_to_one_database_do_not_overlap() {
     fixture.phase(&*fixture.strategy, Phase::Prepare).unwrap();
     let cancel = sandboxer_core::contract::CancelFlag::default();
     cancel.cancel();
-    assert!(matches!(lock::DatabaseLock::acquire(&fixture.original, &cancel), Err(Error::Cancelled)));
+    assert!(matches!(lock::DatabaseLock::acquire(&fixture.original, None, &cancel), Err(Error::Cancelled)));
     fixture.phase(&*fixture.strategy, Phase::Abort).unwrap();
-    assert!(lock::DatabaseLock::acquire(&fixture.original, &cancel).is_ok());
+    assert!(lock::DatabaseLock::acquire(&fixture.original, None, &cancel).is_ok());
 }
 
 #[test]
