@@ -206,7 +206,7 @@ fn refuse_all(sql: &str, standard_strings: bool) -> Result<()> {
                     hint: refusal.hint.map(ToOwned::to_owned),
                 });
             }
-            Kind::Other | Kind::Definition | Kind::Set { .. } | Kind::ResetAll => {}
+            Kind::Other | Kind::Definition | Kind::Set { .. } | Kind::ResetAll | Kind::Ignored { .. } => {}
             _ => {
                 return Err(Error::Refused {
                     reason: format!(

@@ -317,6 +317,7 @@ impl Client {
     /// Whether a statement with effects of its own may run now.
     fn admit_sent(&mut self, sql: &[u8], statement: &Statement) -> Result<bool, End> {
         self.called |= statement.calls;
+        self.advisory |= sql.windows(8).any(|word| word.eq_ignore_ascii_case(b"advisory"));
         let plain = statement.kind == Kind::Other && Effect::of(statement).is_none();
         if plain || self.state == State::Failed {
             return Ok(true);

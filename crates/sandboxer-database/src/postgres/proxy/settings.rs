@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sandboxer_core::Result;
 
 use super::super::held::{Held, STRINGS};
-use super::super::statement::{Kind, Statement};
+use super::super::statement::{ENDING, Kind, Statement};
 use super::{Shared, locked};
 
 /// What a client has set for its session.
@@ -53,7 +53,7 @@ impl Settings {
     /// Those that it came with.
     pub fn new(given: Vec<(String, String)>) -> Self {
         let values = given.into_iter().map(|(name, value)| (name.to_lowercase(), value));
-        let values = values.filter(|(name, _)| name != STRINGS).collect();
+        let values = values.filter(|(name, _)| !is_ours(name)).collect();
         Self { values, ..Self::default() }
     }
 
@@ -105,7 +105,7 @@ impl Shared {
                 values.insert(name.to_lowercase(), value.clone());
             }
         }
-        values.retain(|name, value| name != STRINGS && (name != "role" || value != "none"));
+        values.retain(|name, value| !is_ours(name) && (name != "role" || value != "none"));
         let saved = Settings { values, stale: false, ..settings };
         locked(&self.settings).insert(owner, saved);
         Ok(())
@@ -130,6 +130,11 @@ impl Shared {
         held.owner = Some(id);
         Ok(())
     }
+}
+
+/// Settings that stay the held session's own.
+fn is_ours(name: &str) -> bool {
+    name == STRINGS || ENDING.contains(&name)
 }
 
 fn configuring(name: &str, value: &str) -> String {
