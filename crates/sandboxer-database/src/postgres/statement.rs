@@ -90,15 +90,7 @@ pub enum Kind {
 impl Kind {
     /// Whether the proxy does it itself, or at least decides what is sent for it.
     pub fn is_ours(&self) -> bool {
-        !matches!(
-            self,
-            Self::Other
-                | Self::Declare(_)
-                | Self::CopyIn
-                | Self::Definition
-                | Self::Set { .. }
-                | Self::ResetAll
-        )
+        !matches!(self, Self::Other | Self::Declare(_) | Self::CopyIn | Self::Definition | Self::Set { .. })
     }
 }
 

@@ -44,6 +44,8 @@ pub(super) struct Client {
     pub id: u64,
     name: String,
     key: (i32, i32),
+    /// The settings that it came with.
+    pub given: Settings,
     pub stream: Stream,
     pub incoming: Incoming,
     /// What it is told next.
@@ -92,12 +94,14 @@ impl Client {
             application.filter(|name| !name.is_empty()).unwrap_or("no name".into())
         );
         locked(&shared.keys).insert(key, id);
-        locked(&shared.settings).insert(id, Settings::new(settings));
+        let given = Settings::new(settings);
+        locked(&shared.settings).insert(id, given.clone());
         Self {
             shared,
             id,
             name,
             key,
+            given,
             stream,
             incoming,
             out: Vec::new(),

@@ -30,6 +30,7 @@ impl Client {
             Kind::RollbackTo => self.do_rollback_to(sql, statement),
             Kind::SetTransaction { read_only } => self.do_set_transaction(*read_only),
             Kind::AllConstraints { immediate } => self.do_all_constraints(*immediate),
+            Kind::ResetAll => self.do_reset_all(statement),
             Kind::Ignored { tag } => self.done(tag),
             Kind::DiscardAll => self.do_discard_all(),
             Kind::DeallocateAll => self.do_deallocate_all("DEALLOCATE ALL"),
@@ -186,6 +187,14 @@ impl Client {
         self.run(&message)
     }
 
+    /// The server knows nothing of what a client came with.
+    fn do_reset_all(&mut self, statement: &Statement) -> Result<bool, End> {
+        if !self.apply(&Effect::of(statement))? || !self.quietly(&self.given.resetting())? {
+            return Ok(false);
+        }
+        self.done("RESET")
+    }
+
     fn do_discard_all(&mut self) -> Result<bool, End> {
         if self.state != State::Idle {
             self.fail(&Said::new("25001", "DISCARD ALL cannot run inside a transaction block"));
@@ -193,7 +202,8 @@ impl Client {
         }
         self.apply(&Effect { session: vec![String::new()], ..Effect::default() })?;
         let unlocking = if std::mem::take(&mut self.advisory) { ADVISORY } else { "" };
-        if !self.quietly(&format!("SET SESSION ROLE NONE; RESET ALL; UNLISTEN *{unlocking}"))? {
+        let resetting = self.given.resetting();
+        if !self.quietly(&format!("SET SESSION ROLE NONE; {resetting}; UNLISTEN *{unlocking}"))? {
             return Ok(false);
         }
         self.do_deallocate_all("DISCARD ALL")

@@ -74,9 +74,14 @@ impl Settings {
 
     /// What makes them the session's, whatever it had before.
     fn applying(&self) -> String {
+        format!("SET SESSION ROLE NONE; {}", self.resetting())
+    }
+
+    /// What `RESET ALL` is to a client that came with these.
+    pub fn resetting(&self) -> String {
         let calls: Vec<String> = self.values.iter().map(|(name, value)| configuring(name, value)).collect();
         let all = if calls.is_empty() { String::new() } else { format!("; SELECT {}", calls.join(", ")) };
-        format!("SET SESSION ROLE NONE; RESET ALL{all}")
+        format!("RESET ALL{all}")
     }
 
     fn asking(&self) -> String {

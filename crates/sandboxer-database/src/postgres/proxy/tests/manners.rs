@@ -1,5 +1,6 @@
 //! What makes a savepoint look like a transaction.
 
+use super::super::super::wire;
 use super::fixture::Fixture;
 
 const DEFERRED: &str = "
@@ -176,4 +177,36 @@ fn advisory_locks_end_with_their_client() {
     client.close().unwrap();
     // Its thread ends on its own; a lock of the session is waited for.
     fixture.outside("select pg_advisory_lock(42)");
+}
+
+#[test]
+fn what_a_client_came_with_outlives_a_reset() {
+    let Some(fixture) = Fixture::new("select 1") else { return };
+    let url = format!("{}?options=-c%20work_mem%3D7MB&application_name=shop", fixture.proxy.url());
+    let mut client = postgres::Client::connect(&url, postgres::NoTls).unwrap();
+    for reset in ["reset all", "discard all", "begin; reset all; commit"] {
+        client.batch_execute("set work_mem = '8MB'; set application_name = 'other'").unwrap();
+        client.batch_execute(reset).unwrap();
+        for (name, value) in [("work_mem", "7MB"), ("application_name", "shop")] {
+            let shown = client.query_one(&format!("show {name}"), &[]).unwrap();
+            assert_eq!(shown.get::<_, &str>(0), value, "{reset}");
+        }
+    }
+}
+
+/// A long message of data and the end of it, at once.
+#[test]
+fn a_copy_whose_end_has_arrived_is_not_waited_for() {
+    let Some(fixture) = Fixture::new("create table t (a int)") else { return };
+    let mut client = super::doors::plain_client(&fixture);
+    let mut messages = Vec::new();
+    wire::put_query(&mut messages, "copy t from stdin");
+    for _ in 0..2 {
+        wire::put(&mut messages, b'd', |body| body.extend_from_slice(&b"1\n".repeat(100_000)));
+    }
+    wire::put(&mut messages, b'c', |_| {});
+    client.send(&messages).unwrap();
+    // The data is refused by the helper that reads answers, so they are read here.
+    while client.frame().unwrap().tag != b'Z' {}
+    assert_eq!(client.query("select count(*) from t").unwrap().single(), Some("200000"));
 }
