@@ -195,7 +195,7 @@ pub fn older_query(name: &str) -> String {
 const MADE_INSIDE: &str = "(EXISTS (SELECT FROM pg_catalog.pg_attribute a \
      WHERE a.attrelid = coalesce(i.indrelid, c.oid) AND a.attnum = -1 AND pg_catalog.age(a.xmin) <= 0 \
      AND pg_catalog.txid_status(pg_catalog.txid_current() - pg_catalog.age(a.xmin)) = 'in progress') \
-   OR EXISTS (SELECT FROM pg_catalog.pg_type t WHERE c.relkind = 'v' AND t.oid = c.reltype AND pg_catalog.age(t.xmin) <= 0 \
+   OR EXISTS (SELECT FROM pg_catalog.pg_type t WHERE c.relkind IN ('v', 'c') AND t.oid = c.reltype AND pg_catalog.age(t.xmin) <= 0 \
      AND pg_catalog.txid_status(pg_catalog.txid_current() - pg_catalog.age(t.xmin)) = 'in progress'))";
 
 /// Whether the locks are looked at after this statement: after everything but plain reads and writes of rows.
@@ -210,12 +210,24 @@ pub fn wants_look(statement: &str) -> bool {
 pub struct Locks {
     accepted: BTreeSet<(String, String)>,
     permitted: bool,
+    /// What the next look is about.
+    named: Option<String>,
 }
 
 impl Locks {
-    /// A statement that may take strong locks is about to run; those found at the next look are accepted.
-    pub fn permit(&mut self) {
-        self.permitted = true;
+    /// A statement is about to run. Where it may take strong locks, those found at the next look are accepted.
+    pub fn expect(&mut self, statement: &str, options: &Options) {
+        let name = statement_name(statement);
+        if permitted(statement, options) || allowed(&name, options) {
+            self.permitted = true;
+        } else {
+            self.named = Some(name);
+        }
+    }
+
+    /// What was last expected, or something that was called.
+    pub fn expected(&mut self) -> String {
+        self.named.take().unwrap_or_else(|| "select".to_owned())
     }
 
     /// Looks at the locks that the held transaction has on what is older than itself. New ones are taken note of where a statement was

@@ -132,9 +132,7 @@ impl Rules {
     /// What the proxy asks before it sends a definition for a client.
     pub fn gate(&self, held: &mut Held, statement: &str) -> Result<(), (String, String)> {
         self.notified.fetch_or(notifies(statement), Ordering::SeqCst);
-        if ddl::permitted(statement, &self.options) {
-            self.locks().permit();
-        }
+        self.locks().expect(statement, &self.options);
         let mut older = |name: &str| {
             held.ask_inside(&ddl::older_query(name)).map_or(true, |rows| rows.single() == Some("t"))
         };
@@ -144,7 +142,9 @@ impl Rules {
     /// What the proxy asks before a client's unit with definitions in it is kept.
     pub fn look(&self, held: &mut Held) -> Result<(), (String, String)> {
         let hidden = held.hidden_schema().unwrap_or_default().to_owned();
-        match self.locks().look(&mut Inside(held), "this transaction", &self.options, &hidden) {
+        let mut locks = self.locks();
+        let name = locks.expected();
+        match locks.look(&mut Inside(held), &name, &self.options, &hidden) {
             Ok(None) => Ok(()),
             Ok(Some(refusal)) => Err(told(refusal)),
             Err(error) => Err(("XX000".to_owned(), error.to_string())),
@@ -206,7 +206,7 @@ fn refuse_all(sql: &str, standard_strings: bool) -> Result<()> {
                     hint: refusal.hint.map(ToOwned::to_owned),
                 });
             }
-            Kind::Other | Kind::Definition | Kind::Set { .. } | Kind::ResetAll => {}
+            Kind::Other | Kind::Definition | Kind::Set { .. } | Kind::ResetAll | Kind::Ignored { .. } => {}
             _ => {
                 return Err(Error::Refused {
                     reason: format!(

@@ -21,6 +21,11 @@ pub const SCHEMA_PREFIX: &str = "sandboxer_guard_";
 /// What both rows say: the server shows it with its refusal.
 const SAYS: &str = "this transaction is held by a sandbox, and nobody asked for its commit";
 
+/// A function may have set what ends the held transaction while nobody does anything. The second is known since version 17.
+const ENDLESS: &str = "SET idle_in_transaction_session_timeout = 0; \
+    SELECT pg_catalog.set_config('transaction_timeout', '0', false) \
+    WHERE pg_catalog.current_setting('transaction_timeout', true) IS NOT NULL";
+
 /// An armed guard in a transaction.
 #[derive(Debug)]
 pub struct Guard {
@@ -90,7 +95,7 @@ impl Guard {
     fn look(&self, connection: &mut Connection) -> Result<Option<String>, Failure> {
         let place = self.place();
         let rows = connection.query(&format!(
-            "SAVEPOINT sandboxer_look; SET LOCAL ROLE NONE; SET LOCAL search_path = pg_catalog, pg_temp;
+            "{ENDLESS}; SAVEPOINT sandboxer_look; SET LOCAL ROLE NONE; SET LOCAL search_path = pg_catalog, pg_temp;
              SELECT concat_ws(' ', c.oid, c.relfilenode, k.oid, k.condeferrable, k.condeferred, k.convalidated, i.indimmediate,
                  t.oid, t.xmin, t.tgenabled, t.tgfoid, p.xmin, p.prosrc, current_setting('session_replication_role'),
                  (SELECT string_agg(concat_ws(' ', a.ctid, a.xmin, a.says), ',' ORDER BY a.ctid)

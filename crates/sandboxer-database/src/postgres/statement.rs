@@ -64,6 +64,11 @@ pub enum Kind {
         /// Which setting.
         name: String,
     },
+    /// `SET`, `RESET` of a setting that would end the held transaction while nobody does anything: it is only said to be done.
+    Ignored {
+        /// What the client is told.
+        tag: &'static str,
+    },
     /// `RESET ALL`.
     ResetAll,
     /// `DISCARD ALL`.
@@ -85,15 +90,7 @@ pub enum Kind {
 impl Kind {
     /// Whether the proxy does it itself, or at least decides what is sent for it.
     pub fn is_ours(&self) -> bool {
-        !matches!(
-            self,
-            Self::Other
-                | Self::Declare(_)
-                | Self::CopyIn
-                | Self::Definition
-                | Self::Set { .. }
-                | Self::ResetAll
-        )
+        !matches!(self, Self::Other | Self::Declare(_) | Self::CopyIn | Self::Definition | Self::Set { .. })
     }
 }
 
@@ -107,6 +104,10 @@ pub struct Refusal {
     /// What to do instead.
     pub hint: Option<&'static str>,
 }
+
+/// Settings that end sessions which are idle, or transactions that last.
+pub const ENDING: [&str; 3] =
+    ["idle_in_transaction_session_timeout", "idle_session_timeout", "transaction_timeout"];
 
 /// Extensions that reach around the transaction.
 const ESCAPING: [&str; 12] = [
@@ -210,6 +211,9 @@ fn kind_of(words: &[&str], tokens: &[Spanned]) -> Kind {
         ["set", "constraints", "all", "immediate"] => Kind::AllConstraints { immediate: true },
         ["set", "constraints", "all", "deferred"] => Kind::AllConstraints { immediate: false },
         ["set", "constraints", ..] => Kind::Other,
+        ["set" | "reset", ..] if ENDING.iter().any(|name| sets(tokens, name)) => {
+            Kind::Ignored { tag: if words[0] == "set" { "SET" } else { "RESET" } }
+        }
         ["set", rest @ ..] => set_kind(rest, &tokens[1..]),
         ["reset", "all"] => Kind::ResetAll,
         ["reset", ..] => Kind::Set { local: false, name: setting(&tokens[1..]) },

@@ -44,6 +44,8 @@ pub(super) struct Client {
     pub id: u64,
     name: String,
     key: (i32, i32),
+    /// The settings that it came with.
+    pub given: Settings,
     pub stream: Stream,
     pub incoming: Incoming,
     /// What it is told next.
@@ -73,6 +75,8 @@ pub(super) struct Client {
     pub defined: bool,
     /// Something may have been called in this unit, which may have done anything.
     pub called: bool,
+    /// It may have locks that outlive its transactions.
+    pub advisory: bool,
     /// Which session knows its prepared statements.
     pub generation: u64,
     /// The settings that it was told.
@@ -90,12 +94,14 @@ impl Client {
             application.filter(|name| !name.is_empty()).unwrap_or("no name".into())
         );
         locked(&shared.keys).insert(key, id);
-        locked(&shared.settings).insert(id, Settings::new(settings));
+        let given = Settings::new(settings);
+        locked(&shared.settings).insert(id, given.clone());
         Self {
             shared,
             id,
             name,
             key,
+            given,
             stream,
             incoming,
             out: Vec::new(),
@@ -113,6 +119,7 @@ impl Client {
             locals: BTreeSet::new(),
             defined: false,
             called: false,
+            advisory: false,
             generation: 0,
             told,
             dead: false,
@@ -310,6 +317,8 @@ impl Client {
 
     /// Takes note of what a statement does besides, and asks whether it may run.
     pub fn admit(&mut self, sql: &[u8], statement: &Statement) -> Result<bool, End> {
+        let text = &sql[statement.range.clone()];
+        self.advisory |= text.windows(8).any(|word| word.eq_ignore_ascii_case(b"advisory"));
         self.called |= statement.calls || statement.kind == Kind::Definition;
         if statement.kind == Kind::Definition {
             if !self.enter()? {
@@ -376,6 +385,15 @@ impl Client {
         self.flush()
     }
 
+    /// Gives back what outlives transactions, as the end of a session does. Others share the session, and lose theirs with it.
+    fn unlock(&mut self) {
+        let shared = self.shared.clone();
+        if self.advisory && shared.turn.take(self.id, self.name(), LAST_WORD).is_ok() {
+            let mut held = shared.lock_held();
+            let _ = held.settle().and_then(|()| held.ask("SELECT pg_catalog.pg_advisory_unlock_all()"));
+        }
+    }
+
     /// Undoes what is open, and leaves nothing behind.
     fn leave(&mut self) {
         self.dead = true;
@@ -384,6 +402,7 @@ impl Client {
             let shared = self.shared.clone();
             let _ = self.finish(&mut shared.lock_held(), false);
         }
+        self.unlock();
         let mut closed = Vec::new();
         for (name, prepared) in &self.statements {
             if prepared.is_known_to_server() {

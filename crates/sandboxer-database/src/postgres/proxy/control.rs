@@ -7,6 +7,9 @@ use super::extended::Prepared;
 use super::reply::{self, Said};
 use super::settings::Effect;
 
+/// Gives locks back that outlive transactions.
+const ADVISORY: &str = "; SELECT pg_catalog.pg_advisory_unlock_all()";
+
 impl Client {
     /// Does one of these statements and tells the client; whether it succeeded.
     pub fn control(&mut self, sql: &[u8], statement: &Statement) -> Result<bool, End> {
@@ -27,6 +30,8 @@ impl Client {
             Kind::RollbackTo => self.do_rollback_to(sql, statement),
             Kind::SetTransaction { read_only } => self.do_set_transaction(*read_only),
             Kind::AllConstraints { immediate } => self.do_all_constraints(*immediate),
+            Kind::ResetAll => self.do_reset_all(statement),
+            Kind::Ignored { tag } => self.done(tag),
             Kind::DiscardAll => self.do_discard_all(),
             Kind::DeallocateAll => self.do_deallocate_all("DEALLOCATE ALL"),
             Kind::Refused(refusal) => {
@@ -182,13 +187,23 @@ impl Client {
         self.run(&message)
     }
 
+    /// The server knows nothing of what a client came with.
+    fn do_reset_all(&mut self, statement: &Statement) -> Result<bool, End> {
+        if !self.apply(&Effect::of(statement))? || !self.quietly(&self.given.resetting())? {
+            return Ok(false);
+        }
+        self.done("RESET")
+    }
+
     fn do_discard_all(&mut self) -> Result<bool, End> {
         if self.state != State::Idle {
             self.fail(&Said::new("25001", "DISCARD ALL cannot run inside a transaction block"));
             return Ok(false);
         }
         self.apply(&Effect { session: vec![String::new()], ..Effect::default() })?;
-        if !self.quietly("SET SESSION ROLE NONE; RESET ALL; UNLISTEN *")? {
+        let unlocking = if std::mem::take(&mut self.advisory) { ADVISORY } else { "" };
+        let resetting = self.given.resetting();
+        if !self.quietly(&format!("SET SESSION ROLE NONE; {resetting}; UNLISTEN *{unlocking}"))? {
             return Ok(false);
         }
         self.do_deallocate_all("DISCARD ALL")

@@ -52,6 +52,16 @@ pub(super) enum Bound {
     },
 }
 
+impl Bound {
+    /// Whether it may call something; of what is not known here, anything is expected.
+    fn calls(&self) -> bool {
+        match self {
+            Self::Ours(..) => false,
+            Self::Sent { statement, .. } => statement.as_ref().is_none_or(|statement| statement.calls),
+        }
+    }
+}
+
 impl Client {
     pub fn extended(&mut self, tag: u8, body: &[u8]) -> Result<(), End> {
         if tag == b'S' {
@@ -213,6 +223,8 @@ impl Client {
             Some(Prepared::Sent(_, bound)) => bound.clone(),
             Some(Prepared::Sql) | None => Bound::Sent { sql: Vec::new(), statement: None },
         };
+        // Planning calls functions already, where they say that their result never changes.
+        self.called |= bound.calls();
         if !self.entered()? || !self.unnamed_again(&name)? {
             return Ok(());
         }
@@ -317,6 +329,7 @@ impl Client {
     /// Whether a statement with effects of its own may run now.
     fn admit_sent(&mut self, sql: &[u8], statement: &Statement) -> Result<bool, End> {
         self.called |= statement.calls;
+        self.advisory |= sql.windows(8).any(|word| word.eq_ignore_ascii_case(b"advisory"));
         let plain = statement.kind == Kind::Other && Effect::of(statement).is_none();
         if plain || self.state == State::Failed {
             return Ok(true);

@@ -7,6 +7,7 @@
 mod client;
 mod control;
 mod extended;
+mod peer;
 mod relay;
 mod reply;
 mod scram;
@@ -389,7 +390,7 @@ impl Listener {
         }
         let (stream, _) = ready[1].then(|| self.tcp.accept().ok()).flatten()?;
         stream.set_nodelay(true).ok()?;
-        Some(Stream::Tcp(stream))
+        peer::is_ours(&stream).then_some(Stream::Tcp(stream))
     }
 
     fn serve(&self, stream: Stream) -> JoinHandle<()> {

@@ -1,6 +1,6 @@
 //! Passes messages on between the session and the client whose turn it is.
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
 
 use super::super::held::Held;
@@ -197,17 +197,19 @@ impl Client {
             if ended || held.connection().has_frame() {
                 return Ok(());
             }
+            let more = self.incoming.complete().unwrap_or(true);
             let connection = held.connection();
             let mut polled = [connection.as_fd(), self.stream.as_fd()]
                 .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-            if poll(&mut polled, None).is_err() {
+            // What has arrived already is not waited for.
+            if poll(&mut polled, more.then(Timespec::default).as_ref()).is_err() {
                 continue;
             }
             let [session, client] = polled.map(|fd| !fd.revents().is_empty());
             if session {
                 return Ok(());
             }
-            if client && (self.dead || !self.incoming.fill(&mut self.stream).unwrap_or(false)) {
+            if client && !more && (self.dead || !self.incoming.fill(&mut self.stream).unwrap_or(false)) {
                 self.dead = true;
             }
         }

@@ -27,6 +27,9 @@ const CONSTRAINTS: &str = r"
     AND pg_catalog.has_schema_privilege(n.oid, 'usage')
     GROUP BY n.nspname, c.conname HAVING pg_catalog.bool_and(c.condeferrable)";
 
+/// What the server says of names that are no more, or not for this role.
+const OUTDATED: [&str; 4] = ["42704", "42P01", "3F000", "42501"];
+
 impl Shared {
     /// Asks for them where they are not known. Only inside a unit: it may fail.
     fn constraints(&self, held: &mut Held) -> Result<std::sync::Arc<Constraints>, End> {
@@ -86,7 +89,7 @@ impl Client {
         }
         held.pending.push_sql("SAVEPOINT sandboxer_unit");
         (held.depth, self.unit) = (1, true);
-        (self.defined, self.called, self.broken) = (false, false, false);
+        self.broken = false;
         self.locals.clear();
         Ok(())
     }
@@ -127,6 +130,7 @@ impl Client {
             false => self.undo(held).map(|()| false),
         };
         (held.depth, self.unit) = (0, false);
+        (self.defined, self.called) = (false, false);
         self.tell_parameters(held);
         self.portals.clear();
         self.shared.turn.give(self.id);
@@ -138,10 +142,7 @@ impl Client {
             // A function defines things, too.
             *locked(&self.shared.constraints) = None;
         }
-        let constraints = self.shared.constraints(held)?;
-        if !constraints.all.is_empty()
-            && let Some(error) = self.check_constraints(held, &constraints.all)?
-        {
+        if let Some(error) = self.constrained(held)? {
             self.tell(&error);
             self.undo(held)?;
             return Ok(false);
@@ -153,9 +154,6 @@ impl Client {
         }
         self.close_cursors(held);
         held.pending.push_sql(&format!("RELEASE SAVEPOINT {UNIT}"));
-        if !constraints.deferred.is_empty() {
-            held.pending.push_sql(&format!("SET CONSTRAINTS {} DEFERRED", constraints.deferred));
-        }
         let settings = locked(&self.shared.settings).get(&self.id).cloned().unwrap_or_default();
         for name in std::mem::take(&mut self.locals) {
             held.pending.push_sql(&settings.restoring(&name));
@@ -180,11 +178,39 @@ impl Client {
         Ok((!held.reads_strings()).then(misreading))
     }
 
-    fn check_constraints(&mut self, held: &mut Held, names: &str) -> Result<Option<PgError>, End> {
+    /// What does not hold at the end of the unit. Others may have dropped or renamed a constraint meanwhile: then the names are asked
+    /// for once more.
+    fn constrained(&mut self, held: &mut Held) -> Result<Option<PgError>, End> {
+        let known = self.shared.constraints(held)?;
+        let error = self.check_constraints(held, &known)?;
+        if !error.as_ref().is_some_and(|error| OUTDATED.contains(&error.code.as_str())) {
+            return Ok(error);
+        }
+        *locked(&self.shared.constraints) = None;
+        let known = self.shared.constraints(held)?;
+        self.check_constraints(held, &known)
+    }
+
+    /// All of it in a savepoint, and before the unit's own is released: nothing may fail outside of any.
+    fn check_constraints(&self, held: &mut Held, known: &Constraints) -> Result<Option<PgError>, End> {
+        if known.all.is_empty() {
+            return Ok(None);
+        }
         held.settle().map_err(|error| lost(&error))?;
-        let answer = held.connection().query(&format!("SET CONSTRAINTS {names} IMMEDIATE"));
+        let deferred = match known.deferred.as_str() {
+            "" => String::new(),
+            names => format!("SET CONSTRAINTS {names} DEFERRED;"),
+        };
+        let answer = held.connection().query(&format!(
+            "SAVEPOINT sandboxer_work; SET CONSTRAINTS {} IMMEDIATE; {deferred} RELEASE SAVEPOINT sandboxer_work",
+            known.all
+        ));
         match answer {
-            Err(Failure::Server { error, .. }) => Ok(Some(*error)),
+            Err(Failure::Server { error, .. }) => {
+                let undone = "ROLLBACK TO SAVEPOINT sandboxer_work; RELEASE SAVEPOINT sandboxer_work";
+                held.ask(undone).map_err(|error| lost(&error))?;
+                Ok(Some(*error))
+            }
             other => held.attempt(other).map(|_| None).map_err(|error| lost(&error)),
         }
     }
@@ -213,6 +239,7 @@ impl Client {
             return Ok(None);
         }
         let shared = self.shared.clone();
+        *locked(&shared.constraints) = None;
         let constraints = shared.constraints(&mut shared.lock_held())?;
         Ok(Some(constraints.all.clone()))
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sandboxer_core::Result;
 
 use super::super::held::{Held, STRINGS};
-use super::super::statement::{Kind, Statement};
+use super::super::statement::{ENDING, Kind, Statement};
 use super::{Shared, locked};
 
 /// What a client has set for its session.
@@ -53,7 +53,7 @@ impl Settings {
     /// Those that it came with.
     pub fn new(given: Vec<(String, String)>) -> Self {
         let values = given.into_iter().map(|(name, value)| (name.to_lowercase(), value));
-        let values = values.filter(|(name, _)| name != STRINGS).collect();
+        let values = values.filter(|(name, _)| !is_ours(name)).collect();
         Self { values, ..Self::default() }
     }
 
@@ -74,9 +74,14 @@ impl Settings {
 
     /// What makes them the session's, whatever it had before.
     fn applying(&self) -> String {
+        format!("SET SESSION ROLE NONE; {}", self.resetting())
+    }
+
+    /// What `RESET ALL` is to a client that came with these.
+    pub fn resetting(&self) -> String {
         let calls: Vec<String> = self.values.iter().map(|(name, value)| configuring(name, value)).collect();
         let all = if calls.is_empty() { String::new() } else { format!("; SELECT {}", calls.join(", ")) };
-        format!("SET SESSION ROLE NONE; RESET ALL{all}")
+        format!("RESET ALL{all}")
     }
 
     fn asking(&self) -> String {
@@ -105,7 +110,7 @@ impl Shared {
                 values.insert(name.to_lowercase(), value.clone());
             }
         }
-        values.retain(|name, value| name != STRINGS && (name != "role" || value != "none"));
+        values.retain(|name, value| !is_ours(name) && (name != "role" || value != "none"));
         let saved = Settings { values, stale: false, ..settings };
         locked(&self.settings).insert(owner, saved);
         Ok(())
@@ -130,6 +135,11 @@ impl Shared {
         held.owner = Some(id);
         Ok(())
     }
+}
+
+/// Settings that stay the held session's own.
+fn is_ours(name: &str) -> bool {
+    name == STRINGS || ENDING.contains(&name)
 }
 
 fn configuring(name: &str, value: &str) -> String {

@@ -4,7 +4,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use super::super::super::client::Connection;
 use super::super::super::held::Defences;
+use super::super::super::target::{Host, Target};
 use super::super::super::wire;
 use super::super::Options;
 use super::fixture::Fixture;
@@ -54,17 +56,21 @@ fn nothing_long_is_taken_before_the_password() {
     assert!(is_closed(long));
 }
 
-#[test]
-fn function_calls_by_message_are_refused() {
-    let Some(fixture) = Fixture::new("select 1") else { return };
-    let target = super::super::super::target::Target {
-        host: super::super::super::target::Host::Tcp("127.0.0.1".to_owned()),
+/// A client that sends what it is told to.
+pub fn plain_client(fixture: &Fixture) -> Connection {
+    let target = Target {
+        host: Host::Tcp("127.0.0.1".to_owned()),
         port: fixture.proxy.port(),
         user: fixture.proxy.user().to_owned(),
         database: fixture.database.clone(),
     };
-    let password = Some(fixture.proxy.password());
-    let mut client = super::super::super::client::Connection::connect(&target, password).unwrap();
+    Connection::connect(&target, Some(fixture.proxy.password())).unwrap()
+}
+
+#[test]
+fn function_calls_by_message_are_refused() {
+    let Some(fixture) = Fixture::new("select 1") else { return };
+    let mut client = plain_client(&fixture);
     let mut message = Vec::new();
     wire::put(&mut message, b'F', |body| body.extend_from_slice(&[0; 12]));
     client.send(&message).unwrap();

@@ -177,9 +177,17 @@ const EVIL: &str = "create or replace function evil() returns int language plpgs
 
 #[test]
 fn a_function_that_disarms_the_guard_is_undone() {
-    let Some(fixture) = Fixture::with(SCHEMA, Defences::default(), impatient()) else { return };
+    let schema = format!("{SCHEMA}; {}", EVIL.replace("evil", "evil_before"));
+    let Some(fixture) = Fixture::with(&schema, Defences::default(), impatient()) else { return };
     let mut client = fixture.connect();
     client.simple_query("insert into t values (0)").unwrap();
+    for error in [
+        client.simple_query("select evil_before()").unwrap_err(),
+        client.execute("select evil_before()", &[]).unwrap_err(),
+        client.simple_query("begin; select 1; select evil_before(); commit").unwrap_err(),
+    ] {
+        assert_eq!(error.code().map(|code| code.code()), Some("42501"), "{error}");
+    }
     client.simple_query(EVIL).unwrap();
     let role = format!("ordinary_{}", fixture.database);
     client

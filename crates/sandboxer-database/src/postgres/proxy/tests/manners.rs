@@ -1,5 +1,6 @@
 //! What makes a savepoint look like a transaction.
 
+use super::super::super::wire;
 use super::fixture::Fixture;
 
 const DEFERRED: &str = "
@@ -122,4 +123,90 @@ fn prepared_statements_and_cursors_are_each_clients_own() {
     };
     fixture.proxy.with_session(std::time::Duration::from_secs(60), lose).unwrap();
     assert_eq!(one.query_one(&known, &[&1]).unwrap().get::<_, i32>(0), 2);
+}
+
+#[test]
+fn constraints_that_others_drop_or_rename_do_no_harm() {
+    let Some(fixture) = Fixture::new(DEFERRED) else { return };
+    let mut client = fixture.connect();
+    client.batch_execute("create table mine (a int); insert into mine values (1)").unwrap();
+    for sql in [
+        "alter table child rename constraint child_a_fkey to other",
+        "alter table child drop constraint other",
+        "drop table now",
+        "drop table child",
+    ] {
+        fixture.outside(sql);
+        client.batch_execute("insert into mine values (1)").unwrap();
+    }
+    assert_eq!(fixture.inside("select count(*) from mine").unwrap(), "5");
+    assert_eq!(fixture.held.lock().unwrap().lost(), None);
+}
+
+#[test]
+fn no_client_leaves_a_timeout_behind_that_ends_the_transaction() {
+    let Some(fixture) = Fixture::new("create table t (a int)") else { return };
+    let url = format!("{}?options=-c%20idle_in_transaction_session_timeout%3D1", fixture.proxy.url());
+    let mut client = postgres::Client::connect(&url, postgres::NoTls).unwrap();
+    for sql in [
+        "select 1",
+        "set idle_in_transaction_session_timeout = 1",
+        "set session transaction_timeout = 1",
+        "begin; set local idle_in_transaction_session_timeout = 1; commit",
+        "select set_config('idle_in_transaction' || '_session_timeout', '1s', false)",
+    ] {
+        client.batch_execute(sql).unwrap();
+        client.execute("insert into t values (1)", &[]).unwrap();
+        let shown = client.query_one("show idle_in_transaction_session_timeout", &[]).unwrap();
+        assert_eq!(shown.get::<_, &str>(0), "0", "{sql}");
+    }
+    assert_eq!(fixture.inside("select count(*) from t").unwrap(), "5");
+}
+
+#[test]
+fn advisory_locks_end_with_their_client() {
+    let Some(fixture) = Fixture::new("select 1") else { return };
+    let free = "select pg_try_advisory_lock(42) and pg_advisory_unlock(42)";
+    let mut client = fixture.connect();
+    client.batch_execute("select pg_advisory_lock(42)").unwrap();
+    assert_eq!(fixture.outside(free), "f");
+    client.batch_execute("discard all").unwrap();
+    assert_eq!(fixture.outside(free), "t");
+    client.execute("select pg_advisory_lock(42)", &[]).unwrap();
+    assert_eq!(fixture.outside(free), "f");
+    client.close().unwrap();
+    // Its thread ends on its own; a lock of the session is waited for.
+    fixture.outside("select pg_advisory_lock(42)");
+}
+
+#[test]
+fn what_a_client_came_with_outlives_a_reset() {
+    let Some(fixture) = Fixture::new("select 1") else { return };
+    let url = format!("{}?options=-c%20work_mem%3D7MB&application_name=shop", fixture.proxy.url());
+    let mut client = postgres::Client::connect(&url, postgres::NoTls).unwrap();
+    for reset in ["reset all", "discard all", "begin; reset all; commit"] {
+        client.batch_execute("set work_mem = '8MB'; set application_name = 'other'").unwrap();
+        client.batch_execute(reset).unwrap();
+        for (name, value) in [("work_mem", "7MB"), ("application_name", "shop")] {
+            let shown = client.query_one(&format!("show {name}"), &[]).unwrap();
+            assert_eq!(shown.get::<_, &str>(0), value, "{reset}");
+        }
+    }
+}
+
+/// A long message of data and the end of it, at once.
+#[test]
+fn a_copy_whose_end_has_arrived_is_not_waited_for() {
+    let Some(fixture) = Fixture::new("create table t (a int)") else { return };
+    let mut client = super::doors::plain_client(&fixture);
+    let mut messages = Vec::new();
+    wire::put_query(&mut messages, "copy t from stdin");
+    for _ in 0..2 {
+        wire::put(&mut messages, b'd', |body| body.extend_from_slice(&b"1\n".repeat(100_000)));
+    }
+    wire::put(&mut messages, b'c', |_| {});
+    client.send(&messages).unwrap();
+    // The data is refused by the helper that reads answers, so they are read here.
+    while client.frame().unwrap().tag != b'Z' {}
+    assert_eq!(client.query("select count(*) from t").unwrap().single(), Some("200000"));
 }
