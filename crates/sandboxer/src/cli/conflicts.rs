@@ -168,6 +168,11 @@ const UNTOUCHED: &str = "nothing was written; the original and the sandbox are a
 fn commit_hints(conflicts: &[Conflict], way: OnConflict, selection: &str) -> Vec<String> {
     let first = conflicts.first().map(|c| shell_word(&c.path.to_string())).unwrap_or_default();
     let mut hints = vec![UNTOUCHED.to_owned()];
+    if conflicts.iter().all(is_row) {
+        hints.push("commit the other rows and leave these pending with `--on-conflict skip`, or the sandbox's versions with `--on-conflict accept`".to_owned());
+        hints.push(format!("see the sandbox's version with `sandbox diff ID --patch {first}`"));
+        return hints;
+    }
     if way == OnConflict::Fail {
         hints.push(format!("merge both versions with `sandbox commit ID{selection} --on-conflict merge`"));
     }
@@ -183,6 +188,12 @@ fn commit_hints(conflicts: &[Conflict], way: OnConflict, selection: &str) -> Vec
         "see the sandbox's version with `sandbox diff ID --patch {first}`; give it up with `sandbox rollback ID {first}`"
     ));
     hints
+}
+
+/// Whether a conflict is over a row of a database, which cannot be merged.
+fn is_row(conflict: &Conflict) -> bool {
+    let path = conflict.path.to_string();
+    path.starts_with("tables/") && path.contains("/rows/")
 }
 
 fn one_side() -> String {
@@ -293,6 +304,9 @@ mod tests {
         assert!(told(&plain, OnConflict::Fail).contains("`sandbox commit ID src --on-conflict merge`"));
         assert!(told(&plain, OnConflict::Fail).contains("`sandbox rollback ID 'a b'`"));
         assert!(!told(&plain, OnConflict::Merge).contains("--write-conflicts"));
+        let row = [conflict("tables/t/rows/1.json", "changed")];
+        assert!(told(&row, OnConflict::Fail).contains("--on-conflict skip"));
+        assert!(!told(&row, OnConflict::Fail).contains("merge"));
         let both = [merged("a", &["x"], &["y"]), conflict("b", "binary")];
         assert!(told(&both, OnConflict::Merge).contains("--on-conflict merge --write-conflicts`"));
         let marked = told(&both, OnConflict::Mark);
