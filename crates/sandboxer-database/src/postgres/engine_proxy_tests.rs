@@ -222,3 +222,26 @@ fn what_is_allowed_by_name_clients_may() {
     let names: Vec<_> = engine.changes().unwrap().schema.into_iter().map(|change| change.name).collect();
     assert_eq!(names, ["public.mine", "public.users"]);
 }
+
+#[test]
+fn a_reference_to_a_table_of_production_is_allowed_by_the_statements_name() {
+    let options = Options { allow_ddl: vec!["create table".to_owned()], ..Options::default() };
+    let Some(world) = world_with(options) else { return };
+    let engine = world.open();
+    let mut client = client(&engine);
+    client.query("create table referring (id int references users)").unwrap();
+    client.query("select count(*) from referring").unwrap();
+    assert_eq!(client.query("do $$ begin lock table log; end $$").unwrap_err().code(), Some("42501"));
+}
+
+#[test]
+fn a_loss_is_told_as_it_is_also_by_the_engine() {
+    let Some(world) = world() else { return };
+    let mut engine = world.open();
+    engine.execute("insert into users values (10)").unwrap();
+    let pid = lock(&engine.held).backend_pid();
+    world.sql(&format!("select pg_terminate_backend({pid})"));
+    let error = engine.changes().unwrap_err().to_string();
+    assert!(error.contains("nothing of it was committed"), "{error}");
+    assert_eq!(count(&world), "5");
+}

@@ -161,7 +161,7 @@ struct Inside<'h>(&'h mut Held);
 
 impl Session for Inside<'_> {
     fn query(&mut self, sql: &str) -> Result<Rows> {
-        self.0.ask_inside(sql)
+        self.0.look_inside(sql)
     }
 }
 

@@ -138,8 +138,7 @@ impl Client {
     }
 
     fn keep(&mut self, held: &mut Held) -> Result<bool, End> {
-        if self.called {
-            // A function defines things, too.
+        if self.defined {
             *locked(&self.shared.constraints) = None;
         }
         if let Some(error) = self.constrained(held)? {
@@ -258,7 +257,7 @@ impl Client {
     }
 
     fn undo(&mut self, held: &mut Held) -> Result<(), End> {
-        if self.called {
+        if self.defined {
             *locked(&self.shared.constraints) = None;
         }
         self.cursors.clear();
