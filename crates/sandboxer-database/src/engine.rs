@@ -169,7 +169,7 @@ pub enum Status {
         /// What its user should know: whom it blocks, for how long.
         notices: Vec<String>,
     },
-    /// It is gone, with everything in it; nothing of it was committed.
+    /// It is gone, with everything in it. The reason says whether any of it was committed, where that is not plain.
     Lost {
         /// Why, as a sentence.
         reason: String,

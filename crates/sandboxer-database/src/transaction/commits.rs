@@ -3,7 +3,7 @@
 use sandboxer_core::model::{CommitRequest, CommitResult, Conflict, OnConflict, Phase, SandboxRef};
 use sandboxer_core::{Error, Result};
 
-use super::place::Place;
+use super::place::{GONE, Place};
 use super::{Transactions, unexpected};
 use crate::engine::{Outcome, Prepared};
 use crate::engines;
@@ -45,7 +45,7 @@ impl Transactions {
                 Some(record) if self.outcome(place, &record)? == Outcome::Committed => {
                     self.now_real(place, record)
                 }
-                _ => Err(place.lost("the process that held it has ended")),
+                _ => Err(place.lost(GONE)),
             },
         }
     }
@@ -57,7 +57,7 @@ impl Transactions {
                 Ok(CommitResult { at_decision: Some(reason), ..result })
             }
             Some((other, _)) => Err(unexpected(&other)),
-            None => Err(place.lost("the process that held it has ended")),
+            None => Err(place.lost(GONE)),
         }
     }
 
@@ -66,7 +66,7 @@ impl Transactions {
         let failed = match self.keeper(place).ask(&request, &[]) {
             Ok(Some((Answer::Committed(result), _))) => return Ok(result),
             Ok(Some((other, _))) => unexpected(&other),
-            Ok(None) => place.lost("the process that held it has ended"),
+            Ok(None) => place.lost(GONE),
             Err(error) => error,
         };
         let Some(record) = Record::of(&place.keeper(), operation)? else {
@@ -104,7 +104,7 @@ impl Transactions {
             Ok(Some((Answer::Aborted(_), _))) => return Ok(()),
             Ok(Some((Answer::Committed(_), _))) => return Err(is_committed(operation)),
             Ok(Some((other, _))) => (unexpected(&other), false),
-            Ok(None) => (place.lost("the process that held it has ended"), true),
+            Ok(None) => (place.lost(GONE), true),
             Err(error) => (error, false),
         };
         let Some(record) = Record::of(&place.keeper(), operation)? else {

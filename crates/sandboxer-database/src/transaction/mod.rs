@@ -20,7 +20,7 @@ use crate::credentials::Environment;
 use crate::engine::{Options, Status};
 use crate::engines::KINDS;
 use crate::keeper::{Answer, Keeper, Request};
-use place::Place;
+use place::{GONE, Place};
 
 /// The name it is registered under.
 pub const NAME: &str = "transaction_rollback";
@@ -94,14 +94,14 @@ impl Transactions {
     fn ask(&self, sandbox: &SandboxRef, request: &Request, content: &[u8]) -> Result<(Answer, Vec<u8>)> {
         let place = Place::of(sandbox)?;
         let answered = self.keeper(&place).ask(request, content)?;
-        answered.ok_or_else(|| place.lost("the process that held it has ended"))
+        answered.ok_or_else(|| place.lost(GONE))
     }
 
     fn status(&self, place: &Place) -> Result<Status> {
         match self.keeper(place).ask(&Request::Status, &[])? {
             Some((Answer::Status(status), _)) => Ok(status),
             Some((other, _)) => Err(unexpected(&other)),
-            None => Ok(Status::Lost { reason: "the process that held it has ended".to_owned() }),
+            None => Ok(Status::Lost { reason: GONE.to_owned() }),
         }
     }
 

@@ -10,6 +10,9 @@ use crate::credentials::{self, Environment, Reference};
 use crate::engine::{Options, Setup};
 use crate::engines;
 
+/// What became of a transaction whose keeper is no more: the server rolls back what nobody holds.
+pub(super) const GONE: &str = "the process that held it has ended, and nothing of it was committed";
+
 /// Where a transaction is held, and of what.
 pub(super) struct Place {
     pub dir: PathBuf,
@@ -79,10 +82,7 @@ impl Place {
     /// What whoever wants to go on is told.
     pub fn lost(&self, why: &str) -> Error {
         Error::Refused {
-            reason: format!(
-                "the transaction on {} is lost: {why}; nothing of it was committed",
-                self.location
-            ),
+            reason: format!("the transaction on {} is lost: {why}", self.location),
             hint: Some("`sandbox rollback ID` begins a new one".to_owned()),
         }
     }

@@ -39,7 +39,7 @@ pub fn brought_up(manager: &SandboxManager, sandbox: &Sandbox) -> Vec<Vec<String
 }
 
 fn lost_notice(reason: &str) -> String {
-    format!("lost: {reason}; nothing of it was committed; `sandbox rollback ID` begins a new transaction")
+    format!("lost: {reason}; `sandbox rollback ID` begins a new transaction")
 }
 
 fn unreachable_notice(error: CliError) -> String {

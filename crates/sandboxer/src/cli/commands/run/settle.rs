@@ -152,7 +152,9 @@ impl Run {
         } else if self.disposable {
             // What takes the commit back is kept, the rest goes.
             self.session.manager.put_away(&self.target, "run has committed").map_err(|e| ours(e.into()))?;
-            app.ui.next("take it back with", "sandbox undo");
+            if commit.workspaces.iter().all(|(_, result)| result.undo_bytes.is_some()) {
+                app.ui.next("take it back with", "sandbox undo");
+            }
         }
         Ok(Fate::Committed)
     }
