@@ -211,7 +211,6 @@ fn a_command_finds_the_clone_at_its_usual_path() {
 }
 
 #[test]
-#[ignore = "refused: a database within the directory that the sandbox is of overlaps it"]
 fn a_command_finds_the_clone_within_its_directory() {
     run_on("project");
 }
