@@ -365,7 +365,7 @@ fn a_type_that_names_a_strategy_that_is_not_there_is_told_by_its_file() {
 fn urls_are_told_without_what_is_secret_in_them() {
     let world = with_buckets("filesystem_copy");
     let error = world.json_error(&["create", "gs://me:hunter2@stock"], 2);
-    assert!(error["hints"].to_string().contains("file, s3"), "{error}");
+    assert!(error["hints"].to_string().contains("file, mariadb, mysql, postgres, postgresql, s3"), "{error}");
     assert!(!error.to_string().contains("hunter2"), "{error}");
     for command in
         [&["create", "s3://me:hunter2@stock"][..], &["run", "-C", "s3://me:hunter2@stock", "--", "true"]]
