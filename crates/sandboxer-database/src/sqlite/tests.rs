@@ -139,8 +139,12 @@ fn a_conflict_that_rolls_back_loses_it() {
                 "CREATE TRIGGER no BEFORE DELETE ON notes BEGIN SELECT RAISE(ROLLBACK, 'never'); END",
             )
             .unwrap();
+        world.outside.execute_batch("CREATE TABLE own (a UNIQUE ON CONFLICT ROLLBACK)").unwrap();
+        world.outside.execute_batch("INSERT INTO own VALUES (1)").unwrap();
         let mut engine = world.open();
-        for sql in ["INSERT OR ROLLBACK INTO users VALUES (1, 'twice', 1)", "DELETE FROM notes"] {
+        let refused = engine.execute("INSERT OR ROLLBACK INTO users VALUES (1, 'twice', 1)").unwrap_err();
+        assert!(refused.to_string().contains("would roll back the whole sandbox"), "{refused}");
+        for sql in ["INSERT INTO own VALUES (1)", "DELETE FROM notes"] {
             engine.execute("INSERT INTO users VALUES (100, 'held', 1)").unwrap();
             engine.checkpoint("a").unwrap();
             let error = engine.execute(sql).unwrap_err().to_string();
