@@ -1,4 +1,4 @@
-"""PostgreSQL's own programs: psql with scripts and meta commands, pg_dump, pg_restore, pgbench."""
+"""PostgreSQL's own programs: psql with scripts and meta commands, pg_dump, pg_restore."""
 
 import csv
 import difflib
