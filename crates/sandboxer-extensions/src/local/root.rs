@@ -294,7 +294,7 @@ fn place_links(links: &[Link]) -> Result<(), Refusal> {
         let made = Path::new("/run/.link");
         let failed = || format!("show {} at {}", link.to.display(), link.at.display());
         fs::symlink(&link.to, made).refused(failed)?;
-        let copy = Detached::copy_of_link(made).and_then(|copy| copy.attach(&link.at));
+        let copy = Detached::copy_of_link(made).and_then(|copy| copy.attach_new(&link.at));
         fs::unlink(made).refused(failed)?;
         copy?;
     }

@@ -52,7 +52,7 @@ pub struct Link {
     /// Where the link leads.
     #[serde(with = "paths::one")]
     pub to: PathBuf,
-    /// Where it is to be; a file has to be there.
+    /// Where it is to be.
     #[serde(with = "paths::one")]
     pub at: PathBuf,
 }
