@@ -1,5 +1,9 @@
 # Which tests there are, for cargo nextest. Sourced by ./test and scripts/coverage.
 
+# What kills and traces the program: an instrumented process that dies writes no profile, and its own profile writing would be among
+# the syscalls that are counted and failed.
+readonly TRACED='(binary(/_sweep$|^power_cut$/) | (binary(adversarial) & test(/killed/)))'
+
 # Tests with a `main` of their own answer no `--list`, so nextest cannot run them.
 own_main_tests() {
     grep -l '^harness *= *false' crates/*/Cargo.toml 2>/dev/null | while read -r manifest; do
