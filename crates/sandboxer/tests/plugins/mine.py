@@ -65,6 +65,36 @@ class CommitsNothing(MinimalStrategy):
         return CommitResult(entries=[])
 
 
+class KeepsModes(MinimalStrategy):
+    """Copies back by means of its own."""
+
+    def commit(self, ref):
+        done = super().commit(ref)
+        for entry in done.entries:
+            if entry.new and entry.new.type == 'file':
+                os.chmod(os.path.join(ref['base'], entry.path), entry.new.mode)
+        return CommitResult(entries=done.entries)
+
+
+class CommitsMore(MinimalStrategy):
+    """Finds something more to commit than it was asked about."""
+
+    def commit(self, ref):
+        trees.write(ref['path'], 'secret/x', b'x')
+        return super().commit(ref)
+
+
+class SaysMore(MinimalStrategy):
+    def commit(self, ref):
+        return {'digest': 'mine', 'entries': super().commit(ref).entries, 'took': 3}
+
+
+class SaysNonsense(MinimalStrategy):
+    def commit(self, ref):
+        super().commit(ref)
+        return {'entries': 7}
+
+
 class DiesInCommit(MinimalStrategy):
     def commit(self, ref):
         super().commit(ref)
