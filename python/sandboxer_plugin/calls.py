@@ -10,6 +10,14 @@ from .failures import failure
 from .wire import INVALID_PARAMS, RpcError
 
 
+IN_DOUBT = "; what it had changed by then is not known: look at the original"
+
+
+def _is_safe(method: str, params: Dict[str, Any]) -> bool:
+    """Whether an answer that cannot be used is no news of the resource."""
+    return method != "commit" or (params.get("request") or {}).get("phase", "whole") != "whole"
+
+
 class Call:
     """A method that was found fit to be called."""
 
@@ -27,16 +35,16 @@ class Call:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             reason = paths.readable(f"{self._name}: {type(error).__name__}: {error}")
             raise RpcError(INVALID_PARAMS, reason) from None
-        return self._checked(self._function(*values))
+        return self._checked(self._function(*values), "" if _is_safe(self._name, params) else IN_DOUBT)
 
-    def _checked(self, value: Any) -> results.Answer:
+    def _checked(self, value: Any, doubt: str) -> results.Answer:
         try:
             return self._convert(value)
         except results.WrongResult as wrong:
             if inspect.iscoroutine(value):
                 # Python would complain that nobody waited for it.
                 value.close()
-            raise failure(f"{self._name}: {wrong}") from None
+            raise failure(f"{self._name}: {wrong}{doubt}") from None
 
 
 def of(loaded: loading.Loaded) -> Dict[str, Call]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Tuple, Union
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 from . import paths
 from .models import Conflict
@@ -28,14 +28,25 @@ class Failed(StrategyError):
     """It did not work."""
 
 
-class Usage(StrategyError):
-    """The request does not make sense as it stands."""
+class _Hinted(StrategyError):
+    """One that may say what to do instead."""
+
+    def __init__(self, *words: object, hint: Optional[str] = None) -> None:
+        super().__init__(*words)
+        self.hint = hint
+
+    def data(self) -> Dict[str, Any]:
+        return {"kind": self.kind, **({} if self.hint is None else {"hint": paths.readable(self.hint)})}
+
+
+class Usage(_Hinted):
+    """The request does not make sense as it stands: `Usage("no such region", hint="regions are eu and us")`."""
 
     kind = "usage"
 
 
-class Refused(StrategyError):
-    """A rule says no."""
+class Refused(_Hinted):
+    """A rule says no: `Refused("it is locked", hint="unlock it first")`."""
 
     kind = "refused"
 

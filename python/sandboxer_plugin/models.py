@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, fields
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from . import paths
 
@@ -25,6 +25,13 @@ class _Keyed:
         if key in self.__dict__:
             return self.__dict__[key]
         return self.__dict__[self._more][key]
+
+    def keys(self) -> List[str]:
+        """All of them, those of the further keys included: `dict(ref)` has what `ref[key]` has."""
+        return list(dict.fromkeys([*self.__dict__, *self.__dict__[self._more]]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
 
     def __contains__(self, key: object) -> bool:
         return key in self.__dict__ or key in self.__dict__[self._more]
@@ -120,7 +127,7 @@ class Node:
 
 @dataclass(frozen=True)
 class DiffEntry:
-    """One difference. `from_` is where a renamed entry was; `text` is for content that is no file."""
+    """One difference. `from_` is where a renamed entry was; `text` is for content that is no file, `row` for one of a table."""
 
     path: str
     kind: str
@@ -132,6 +139,7 @@ class DiffEntry:
     text: Optional[str] = None
     refused: Optional[str] = None
     flags: Sequence[str] = ()
+    row: Optional[Mapping[str, Any]] = None
 
 
 @dataclass(frozen=True)

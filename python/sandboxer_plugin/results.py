@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Type
 
 from . import paths
@@ -29,10 +30,12 @@ def _wrong(where: str, value: Any, wanted: str) -> WrongResult:
     return WrongResult(f"{where} must be {wanted}, not {type(value).__name__}")
 
 
-def _fields(value: Any, model: Type[Any], where: str) -> Json:
-    """The fields of a model or of a dict of its shape, defaults filled in."""
+def _fields(value: Any, model: Type[Any], where: str, others: bool = False) -> Json:
+    """The fields of a model or of a dict of its shape, defaults filled in. With `others`, a dict may have more, which is passed over."""
     if isinstance(value, Mapping):
         names = {"from_" if name == "from" else name: part for name, part in value.items()}
+        if others:
+            names = {name: part for name, part in names.items() if name in model.__dataclass_fields__}
         try:
             value = model(**names)
         except TypeError as error:
@@ -76,27 +79,35 @@ def _readable(fields: Json, name: str, where: str) -> None:
         fields[name] = paths.readable(value)
 
 
-def node(value: Any, where: str) -> Json:
+def node(value: Any, where: str, others: bool = False) -> Json:
     """One side of an entry."""
-    fields = _fields(value, Node, where)
+    fields = _fields(value, Node, where, others)
     _one_of(fields, "type", NODE_TYPES, where)
     _readable(fields, "target", where)
     return fields
 
 
-def entry(value: Any, where: str) -> Json:
+def _texts(fields: Json, name: str, where: str) -> None:
+    """A list of words; a text alone is a list of its letters, which nobody means."""
+    values = fields.get(name, ())
+    if isinstance(values, (str, bytes)) or not all(isinstance(value, str) for value in values):
+        raise _wrong(f"{where}.{name}", values, "a list of texts")
+    fields[name] = [paths.readable(value) for value in values]
+
+
+def entry(value: Any, where: str, others: bool = False) -> Json:
     """One difference."""
-    fields = _fields(value, DiffEntry, where)
+    fields = _fields(value, DiffEntry, where, others)
     _one_of(fields, "kind", DIFF_KINDS, where)
     _encode_path(fields, where)
     if "from" in fields:
         _encode_path(fields, where, "from")
     for side in ("old", "new"):
         if side in fields:
-            fields[side] = node(fields[side], f"{where}.{side}")
+            fields[side] = node(fields[side], f"{where}.{side}", others)
     for name in ("text", "refused"):
         _readable(fields, name, where)
-    fields["flags"] = list(fields.get("flags", ()))
+    _texts(fields, "flags", where)
     return fields
 
 
@@ -155,21 +166,26 @@ def write(value: Any) -> Answer:
 
 def diff(value: Any) -> Answer:
     """Entries: as a view, as a list, or as a dict that has them."""
+    view: Json = {}
     if isinstance(value, Mapping) and "entries" in value:
+        view = {"at_decision": value.get("at_decision")}
         value = value["entries"]
     elif isinstance(value, DiffView):
+        view = {"at_decision": value.at_decision}
         value = value.entries
+    _readable(view, "at_decision", "the result")
     if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__"):
         raise _wrong("the result", value, "a DiffView or a list of entries")
-    return Answer({"entries": _listed(value, "entries", entry)})
+    given = {name: part for name, part in view.items() if part is not None}
+    return Answer({"entries": _listed(value, "entries", entry), **given})
 
 
 def commit(value: Any) -> Answer:
-    """What was committed, or nothing."""
+    """What was committed, or nothing. It has happened by now: what is said too much of it is passed over, a digest for one."""
     if value is None:
         return Answer(None)
-    fields = _fields(value, CommitResult, "the result")
-    for name, convert in (("entries", entry), ("notices", notice), ("conflicts", conflict)):
+    fields = _fields(value, CommitResult, "the result", others=True)
+    for name, convert in (("entries", partial(entry, others=True)), ("notices", notice), ("conflicts", conflict)):
         if fields.get(name) is not None:
             fields[name] = _listed(fields[name], name, convert)
     return Answer({name: value for name, value in fields.items() if value is not None})

@@ -165,7 +165,8 @@ def _message(method: str, request_id: Any, result: Any) -> bytes:
         return wire.to_bytes({"jsonrpc": "2.0", "id": request_id, "result": result})
     except (TypeError, ValueError, RecursionError) as error:
         log(error)
-        raise failure(f"{method}: the result cannot be sent: {error}") from None
+        doubt = calls.IN_DOUBT if method == "commit" else ""
+        raise failure(f"{method}: the result cannot be sent: {error}{doubt}") from None
 
 
 def _text(params: Dict[str, Any], name: str) -> str:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import BinaryIO, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from .errors import NotFound, Refused
-from .models import Change, DiffEntry, Node
+from .models import Change, DiffEntry, Node, Notice
 
 COPIED = ("file", "directory", "symlink")
 
@@ -27,6 +27,9 @@ _TYPES = {
     stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink",
     stat.S_IFIFO: "fifo", stat.S_IFSOCK: "socket",
 }
+
+# The bits that nothing gets out of a sandbox with. On a directory setgid only says which group new files get.
+_POWERS = {"file": stat.S_ISUID | stat.S_ISGID, "directory": stat.S_ISUID}
 
 
 def read(root: str, path: str) -> bytes:
@@ -66,8 +69,27 @@ def _is_binary(entry: DiffEntry, old_root: str, new_root: str) -> bool:
     return False
 
 
-def apply(entries: Iterable[DiffEntry], source: str, target: str) -> None:
-    """Makes `target` at these paths what `source` is there; durable when it returns."""
+def apply(entries: Iterable[DiffEntry], source: str, target: str) -> List[Notice]:
+    """Makes `target` at these paths what `source` is there; durable when it returns. What gives whoever runs a file somebody else's
+    powers is left out, and told."""
+    notices: List[Notice] = []
+    _apply([_relieved(entry, notices) for entry in entries], source, target)
+    return notices
+
+
+def _relieved(entry: DiffEntry, notices: List[Notice]) -> DiffEntry:
+    """The entry without setuid and setgid bits; a file of which nothing but the mode differs may keep those it had."""
+    if entry.new is None or entry.new.type not in _POWERS:
+        return entry
+    held = entry.old.mode if entry.old is not None and entry.kind == "metadata" else 0
+    taken = entry.new.mode & _POWERS[entry.new.type] & ~held
+    for bit, name in ((stat.S_ISUID, "setuid"), (stat.S_ISGID, "setgid")):
+        if taken & bit:
+            notices.append(Notice(entry.path, f"{name} bit removed"))
+    return replace(entry, new=replace(entry.new, mode=entry.new.mode & ~taken))
+
+
+def _apply(entries: Iterable[DiffEntry], source: str, target: str) -> None:
     listed = sorted(entries, key=lambda entry: entry.path)
     for entry in reversed(listed):
         if entry.kind in ("deleted", "type"):
@@ -85,7 +107,7 @@ def mirror(source: str, target: str) -> int:
     """Makes the whole tree at `target` what the one at `source` is, and says how many entries that took."""
     os.makedirs(target, exist_ok=True)
     entries = compare(target, source)
-    apply(entries, source, target)
+    _apply(entries, source, target)
     return len(entries)
 
 
@@ -138,7 +160,9 @@ def _node(directory: int, name: str) -> Node:
         size, digest = _digest(directory, name)
         return Node(mode=mode, size=size, digest=digest)
     if kind == "symlink":
-        return Node(kind, mode, target=os.readlink(name, dir_fd=directory))
+        target = os.readlink(name, dir_fd=directory)
+        # The text of a target may be lossy on the wire; the digest is exact.
+        return Node(kind, mode, digest="sha256:" + hashlib.sha256(os.fsencode(target)).hexdigest(), target=target)
     return Node(kind, mode)
 
 

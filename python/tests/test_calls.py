@@ -128,6 +128,26 @@ class Results(HostCase):
         self.assertEqual(host.on("rollback").result, {"success": True, "restored_files": 3, "message": ""})
         self.assertEqual(host.on("restore_checkpoint", checkpoint_id="c").result["checkpoint_id"], "c")
 
+    def test_what_is_said_too_much_of_a_commit_is_passed_over(self):
+        host = self.whole("""
+            def commit(self, ref, request):
+                entry = {"path": "a", "kind": "created", "why": 3, "new": {"size": 4, "colour": "red"}, "row": {"table": "t"}}
+                return {"digest": "mine", "entries": [entry], "took": 3}
+        """)
+        committed = host.on("commit").result
+        self.assertEqual(sorted(committed), ["conflicts", "entries", "notices"])
+        entry, = committed["entries"]
+        self.assertEqual((entry["path"], entry["new"]["size"], entry["row"]), ("a", 4, {"table": "t"}))
+
+    def test_why_nothing_can_be_prepared_is_told(self):
+        host = self.whole("""
+            forms = [lambda: DiffView([], "it is a queue"), lambda: {"entries": [], "at_decision": "it is a queue"}]
+            def diff(self, ref):
+                return self.forms.pop()()
+        """, head="from sandboxer_plugin import *")
+        for _ in range(2):
+            self.assertEqual(host.on("diff").result, {"entries": [], "at_decision": "it is a queue"})
+
     def test_wrong_results_are_named(self):
         host = self.whole("""
             def _any(self, ref, *rest):
@@ -159,7 +179,10 @@ class Results(HostCase):
             ("diff", "[DiffEntry('a', None)]", "entries[0].kind is None"),
             ("diff", "[DiffEntry(None, 'created')]", "entries[0].path must be a path, not NoneType"),
             ("diff", "[DiffEntry('a', 'created', text=b'x')]", "entries[0].text must be text, not bytes"),
-            ("commit", "{'entries': 7}", "entries must be a list, not int"),
+            ("diff", "[{'path': 'a', 'kind': 'created', 'flags': 'setuid'}]", "entries[0].flags must be a list of texts, not str"),
+            ("diff", "{'entries': [], 'at_decision': 3}", "at_decision must be text, not int"),
+            ("commit", "{'entries': 7}", "entries must be a list, not int; what it had changed by then is not known"),
+            ("commit", "{'revision': object()}", "object has no form in JSON; what it had changed by then is not known"),
             ("commit", "True", "must be CommitResult or a dict, not bool"),
             ("commit", "CommitResult(notices=['a'])", "notices[0] must be Notice or a dict, not str"),
             ("rollback", "[]", "must be RollbackResult or a dict, not list"),
@@ -183,6 +206,8 @@ class Failures(HostCase):
             ("NotFound('object', 'k')", "no object 'k'", {"kind": "not_found", "what": "object", "name": "k"}),
             ("Usage('what?')", "what?", {"kind": "usage"}),
             ("Refused('no')", "no", {"kind": "refused"}),
+            ("Usage('what?', hint='say more')", "what?", {"kind": "usage", "hint": "say more"}),
+            ("Refused('no', hint='ask')", "no", {"kind": "refused", "hint": "ask"}),
             ("Unsupported('merge', 'why')", "cannot merge: why", {"kind": "unsupported", "what": "merge"}),
             ("Unavailable('down')", "down", {"kind": "unavailable"}),
             ("Busy('held')", "held", {"kind": "busy"}),

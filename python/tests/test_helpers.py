@@ -7,7 +7,7 @@ import unittest
 from pathlib import Path
 
 from sandboxer_plugin import (
-    Capabilities, Change, DiffEntry, NotFound, Refused, Resource, SandboxRef, paths, text_diff, trees,
+    Capabilities, Change, DiffEntry, NotFound, Refused, Resource, SandboxRef, paths, results, text_diff, trees,
 )
 
 
@@ -21,6 +21,8 @@ class Models(unittest.TestCase):
         resource = Resource("i", "t", "/l", {"scratch": "/s"})
         self.assertEqual((resource["location"], resource["scratch"], resource.scratch), ("/l", "/s", "/s"))
         self.assertEqual((ref.scope, ref.range), ([], None))
+        whole = {"plan_id": "p", "resource_id": "r", "strategy_name": "s", "metadata": ref.metadata, "path": "/x"}
+        self.assertEqual((dict(ref), set(ref)), (whole, set(whole)))
 
     def test_paths_keep_every_byte(self):
         for name in (b"plain/\xc3\xa9", b"bad\xff\xfe", b"base64:not", b"new\nline"):
@@ -139,6 +141,37 @@ class Trees(unittest.TestCase):
         self.assertEqual(os.listdir(self.old), [])
         trees.mirror(str(self.old), str(self.new))
         self.assertEqual(os.listdir(self.new), [])
+
+    def test_powers_are_not_copied_out_and_are_within(self):
+        for name in ("new", "rewritten", "touched"):
+            (self.new / name).write_text("x")
+            (self.new / name).chmod(0o6755)
+        (self.old / "rewritten").write_text("y")
+        (self.old / "rewritten").chmod(0o4755)
+        (self.old / "touched").write_text("x")
+        (self.old / "touched").chmod(0o6700)
+        (self.new / "shared").mkdir()
+        (self.new / "shared").chmod(0o2775)
+        kept = self.root / "kept"
+        trees.mirror(str(self.new), str(kept))
+        self.assertEqual((kept / "new").stat().st_mode & 0o7777, 0o6755)
+        notices = trees.apply(trees.compare(str(self.old), str(self.new)), str(self.new), str(self.old))
+        self.assertEqual(
+            [(notice.path, notice.message) for notice in notices],
+            [(name, f"{bit} bit removed") for name in ("new", "rewritten") for bit in ("setuid", "setgid")],
+        )
+        modes = {name: (self.old / name).stat().st_mode & 0o7777 for name in ("new", "rewritten", "touched", "shared")}
+        self.assertEqual(modes, {"new": 0o755, "rewritten": 0o755, "touched": 0o6755, "shared": 0o2775})
+
+    def test_targets_that_are_no_text_are_told_apart(self):
+        targets = (b"\xff", b"\xfe")
+        for root, target in zip((self.old, self.new), targets):
+            os.symlink(target, os.fsencode(root / "link"))
+        entry, = trees.compare(str(self.old), str(self.new))
+        self.assertEqual(entry.kind, "modified")
+        sent = results.diff([entry]).result["entries"][0]
+        self.assertEqual(sent["old"]["target"], sent["new"]["target"])
+        self.assertNotEqual(sent["old"]["digest"], sent["new"]["digest"])
 
     def test_a_link_in_the_way_is_not_followed(self):
         (self.new / "d").mkdir()

@@ -9,6 +9,9 @@ use serde_json::Value;
 use crate::contract::{CancelFlag, Capabilities, NoProgress, Progress, SandboxStrategy};
 use crate::{Error, Result};
 
+/// Where the strategies come from that this program has itself.
+pub const BUILT_IN: &str = "built-in";
+
 /// What every strategy is made with.
 #[derive(Clone)]
 pub struct StrategyContext {
@@ -149,9 +152,27 @@ impl StrategyRegistry {
         Ok(())
     }
 
-    /// Registers `existing` once more as `name`, with other options on top of its own.
+    /// Puts a declaration in the place of whatever goes by its name. For one that says what is wrong with an entry of that name:
+    /// whoever asks for it is told, and nobody gets something else instead.
+    pub fn declare_instead(&mut self, declaration: Declaration) {
+        self.slots.remove(&declaration.name);
+        let (verified, verifying) = (OnceLock::new(), Mutex::default());
+        let name = declaration.name.clone();
+        self.slots.insert(name, Slot::Declared(Pending { declaration, verified, verifying }));
+    }
+
+    /// Registers the built-in strategy `existing` once more as `name`, with other options on top of its own. Nothing is started for
+    /// it, so what is not built in is refused.
     pub fn register_again(&mut self, existing: &str, name: &str, options: StrategyOptions) -> Result<()> {
-        let mut entry = self.get(existing)?.clone();
+        let mut entry = match self.slots.get(existing) {
+            Some(Slot::Registered(entry)) if entry.origin == BUILT_IN => entry.clone(),
+            Some(_) => {
+                let message = format!("{existing:?} is no built-in strategy");
+                let hint = Some("`builtin:` is for those; `sandbox strategies` lists them".to_owned());
+                return Err(Error::Usage { message, hint });
+            }
+            None => return Err(self.unknown(existing)),
+        };
         entry.origin = format!("{existing} with other options");
         entry.name = name.to_owned();
         entry.options.extend(options);
@@ -163,12 +184,13 @@ impl StrategyRegistry {
         match self.slots.get(name) {
             Some(Slot::Registered(entry)) => Ok(entry),
             Some(Slot::Declared(pending)) => pending.entry(),
-            None => Err(Error::NotFound {
-                what: "strategy",
-                name: name.to_owned(),
-                similar: crate::resolve::nearest(name, self.slots.keys()),
-            }),
+            None => Err(self.unknown(name)),
         }
+    }
+
+    fn unknown(&self, name: &str) -> Error {
+        let similar = crate::resolve::nearest(name, self.slots.keys());
+        Error::NotFound { what: "strategy", name: name.to_owned(), similar }
     }
 
     /// Whether that name is registered already: asking for it starts nothing.
@@ -322,6 +344,25 @@ mod tests {
         assert!(registry.get("mine").is_err() && registry.get("overlay").is_ok());
         *mended.lock().unwrap() = true;
         assert!(registry.get("mine").is_ok());
+    }
+
+    #[test]
+    fn only_what_is_built_in_goes_by_another_name_and_nothing_is_started_for_it() {
+        let (mut registry, _) = registry();
+        registry.declare(declaration("mine", || panic!("it was started"))).unwrap();
+        registry.register_again("overlay", "deep", options("depth", 9)).unwrap();
+        for existing in ["mine", "deep"] {
+            let refused = registry.register_again(existing, "again", StrategyOptions::new()).unwrap_err();
+            assert!(refused.to_string().contains("is no built-in strategy"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_entry_is_told_to_whoever_asks_for_it() {
+        let (mut registry, _) = registry();
+        registry.declare_instead(declaration("overlay", || Err(Error::usage("taken"))));
+        assert_eq!(registry.get("overlay").err().unwrap().to_string(), "taken");
+        assert_eq!(registry.entries().count(), 0);
     }
 
     #[test]

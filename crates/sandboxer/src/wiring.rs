@@ -6,14 +6,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sandboxer_core::Result;
-use sandboxer_core::config::{Settings, Source};
+use sandboxer_core::config::{CustomStrategy, Settings, Source};
 use sandboxer_core::contract::{
     CancelFlag, LocalPermissions, NoProgress, NothingRuns, PermissionService, Progress, Runtime,
 };
-use sandboxer_core::registry::{StrategyOptions, StrategyRegistry};
+use sandboxer_core::registry::{Declaration, StrategyOptions, StrategyRegistry};
 use sandboxer_core::service::{ManagerParts, SandboxManager};
 use sandboxer_core::types::ResourceTypes;
+use sandboxer_core::{Error, Result};
 use sandboxer_database::credentials::Environment;
 use sandboxer_database::engine::Options;
 use sandboxer_database::{snapshot, transaction};
@@ -92,12 +92,41 @@ pub fn registry(
         cancel: cancel.clone(),
     };
     for (name, custom) in &settings.custom_strategies {
-        match custom.source() {
-            Source::Builtin(existing) => registry.register_again(existing, name, custom.options.clone())?,
-            _ => registry.declare(declaration(name, custom, &around)?)?,
+        if let Err(error) = add_custom(&mut registry, name, custom, &around) {
+            registry.declare_instead(broken(name, custom, error));
         }
     }
     Ok(registry)
+}
+
+fn add_custom(
+    registry: &mut StrategyRegistry,
+    name: &str,
+    custom: &CustomStrategy,
+    around: &Surroundings,
+) -> Result<()> {
+    match custom.source() {
+        Source::Builtin(existing) => registry.register_again(existing, name, custom.options.clone()),
+        _ => registry.declare(declaration(name, custom, around)?),
+    }
+}
+
+/// An entry that cannot be meant troubles whoever asks for it, and no other command.
+fn broken(name: &str, custom: &CustomStrategy, error: Error) -> Declaration {
+    let hint = match &error {
+        Error::Usage { hint: Some(hint), .. } => hint.clone(),
+        Error::NotFound { similar, .. } if !similar.is_empty() => {
+            format!("did you mean {}?", similar.join(" or "))
+        }
+        _ => "give the entry another name, or take it out".to_owned(),
+    };
+    let message = format!("custom_strategies.{name} in the configuration: {error}");
+    Declaration {
+        name: name.to_owned(),
+        origin: custom.module.clone(),
+        resource_types: custom.resource_types.clone(),
+        verify: Arc::new(move || Err(Error::Usage { message: message.clone(), hint: Some(hint.clone()) })),
+    }
 }
 
 /// What the settings say to every strategy of files, in the strategies' own terms.
@@ -172,9 +201,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::collections::BTreeMap;
 
-    use sandboxer_core::Error;
-    use sandboxer_core::config::CustomStrategy;
-
     use super::*;
 
     fn settings_with(module: &str) -> Settings {
@@ -234,16 +260,27 @@ mod tests {
     }
 
     #[test]
-    fn unknown_built_ins_and_taken_names_are_refused() {
-        let home = Path::new("/nowhere");
-        let unknown = registry_of(&settings_with("builtin:filesystem_cpy"), home).err().unwrap();
-        assert!(matches!(unknown, Error::NotFound { similar, .. } if similar == ["filesystem_copy"]));
-        let mut settings = settings_with("my_company.strategies:Bucket");
-        let custom = settings.custom_strategies["mine"].clone();
-        settings.custom_strategies = BTreeMap::from([("none".to_owned(), custom.clone())]);
-        assert!(matches!(registry_of(&settings, home).err().unwrap(), Error::Usage { .. }));
-        settings.custom_strategies = BTreeMap::from([("../none".to_owned(), custom)]);
-        assert!(registry_of(&settings, home).err().unwrap().to_string().contains("../none"));
+    fn an_entry_that_cannot_be_meant_troubles_nobody_else() {
+        let plugin = CustomStrategy { module: "my_company.strategies:Bucket".into(), ..Default::default() };
+        let alias = |of: &str| CustomStrategy { module: format!("builtin:{of}"), ..Default::default() };
+        let entries = [
+            ("typo", alias("filesystem_cpy"), "no strategy \"filesystem_cpy\""),
+            ("none", plugin.clone(), "is registered already"),
+            ("../odd", plugin.clone(), "is no name for a custom strategy"),
+            ("again", alias("bucket"), "\"bucket\" is no built-in strategy"),
+        ];
+        let mut settings = Settings::default();
+        settings.custom_strategies.insert("bucket".to_owned(), plugin);
+        for (name, custom, _) in &entries {
+            settings.custom_strategies.insert((*name).to_owned(), custom.clone());
+        }
+        let registry = registry_of(&settings, Path::new("/nowhere")).unwrap();
+        assert!(registry.get("filesystem_copy").is_ok() && !registry.is_registered("bucket"));
+        for (name, _, words) in entries {
+            let error = registry.get(name).err().unwrap();
+            assert!(matches!(&error, Error::Usage { hint: Some(_), .. }), "{error:?}");
+            assert!(error.to_string().contains(words) && error.to_string().contains(name), "{error}");
+        }
     }
 
     #[test]

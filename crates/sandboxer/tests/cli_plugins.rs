@@ -4,8 +4,9 @@
 mod common;
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -264,6 +265,84 @@ fn of_a_commit_that_dies_nobody_says_that_it_did_nothing() {
     assert_eq!(plugins.original(), "mine\n", "the test is about nothing");
     let logged = plugins.logged("commit");
     assert_eq!(logged["state"], "failed", "{logged}");
+}
+
+#[test]
+fn what_has_to_be_looked_at_is_flagged_and_no_power_is_committed() {
+    for class in ["Honest", "KeepsModes"] {
+        let plugins = Plugins::with_sandbox(class);
+        let tree = plugins.inside("try");
+        fs::create_dir_all(tree.join(".github/workflows")).unwrap();
+        fs::write(tree.join(".github/workflows/x.yml"), "on: push\n").unwrap();
+        symlink("/etc/passwd", tree.join("leaves")).unwrap();
+        fs::write(tree.join("powerful"), "#!/bin/sh\n").unwrap();
+        fs::set_permissions(tree.join("powerful"), Permissions::from_mode(0o4755)).unwrap();
+        let refused = plugins.run(&["commit", "try"]);
+        assert_eq!(refused.code, 5, "{class}: {}{}", refused.stdout, refused.stderr);
+        for flag in ["runs by itself", "link leaves the tree", "setuid"] {
+            assert!(refused.stderr.contains(flag), "{class}: {flag}: {}", refused.stderr);
+        }
+        assert!(!plugins.world.path("project/powerful").exists(), "{class}");
+        let done = plugins.ok(&["commit", "try", "--accept-flags"]);
+        assert!((done.stdout + &done.stderr).contains("setuid bit removed"), "{class}");
+        let mode = fs::metadata(plugins.world.path("project/powerful")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o755, "{class}");
+    }
+}
+
+#[test]
+fn a_commit_of_other_than_was_reviewed_is_told() {
+    let plugins = Plugins::with_sandbox("CommitsMore");
+    plugins.change("try", "mine\n");
+    let told = plugins.error(&["commit", "try", "--if", "paths=hello.txt"]);
+    assert!(told.contains("committed other than was reviewed (secret"), "{told}");
+    assert!(told.contains("look at the original"), "{told}");
+    assert_eq!(plugins.logged("commit")["state"], "failed");
+}
+
+#[test]
+fn an_odd_answer_does_not_deny_a_commit_that_happened() {
+    let plugins = Plugins::with_sandbox("SaysMore");
+    plugins.change("try", "mine\n");
+    plugins.ok(&["commit", "try"]);
+    assert_eq!(
+        (plugins.original(), plugins.logged("commit")["state"].clone()),
+        ("mine\n".into(), "done".into())
+    );
+    let plugins = Plugins::with_sandbox("SaysNonsense");
+    plugins.change("try", "mine\n");
+    let told = plugins.error(&["commit", "try"]);
+    assert!(told.contains("must be a list") && told.contains("look at the original"), "{told}");
+    assert_eq!(plugins.original(), "mine\n", "the test is about nothing");
+}
+
+#[test]
+fn a_broken_entry_troubles_whoever_asks_for_it_and_nobody_else() {
+    let plugins = Plugins::with_sandbox("Honest");
+    let broken = "    typo: {module: \"builtin:filesystem_cpy\"}\n    again: {module: \"builtin:mine\"}\n    none: {module: \"a:B\"}\n";
+    let present = plugins.world.text("config/config.yaml");
+    plugins.configure(&(present + broken));
+    let starts = plugins.noted("start");
+    assert!(plugins.ok(&["list"]).stdout.contains("try"));
+    assert_eq!(plugins.noted("start"), starts, "it was started for nothing");
+    for (name, words) in
+        [("typo", "filesystem_copy"), ("again", "no built-in strategy"), ("none", "registered already")]
+    {
+        let told = plugins.error(&["create", "-s", name]);
+        assert!(
+            told.contains(words) && told.contains(&format!("custom_strategies.{name}")),
+            "{name}: {told}"
+        );
+    }
+    plugins.create("another");
+}
+
+/// A directory of that name where the user is has nothing to do with the interpreter.
+#[test]
+fn a_directory_named_like_the_interpreter_is_in_nobodys_way() {
+    let plugins = Plugins::of("Honest");
+    fs::create_dir(plugins.world.path("project/python3")).unwrap();
+    plugins.create("try");
 }
 
 #[test]

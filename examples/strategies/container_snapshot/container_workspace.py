@@ -151,6 +151,7 @@ class Workspace:
         try:
             entries = self.differences(self._tree(snapshot))
             _check(entries)
+            self._check_running(entries)
         except Exception:
             self.engine.remove(snapshot)
             self.engine.remove_images([image])
@@ -166,6 +167,12 @@ class Workspace:
         self.state.update(base=snapshot, image=image, touched=self._touched())
         self._forget_commit(before)
         return entries
+
+    def _check_running(self, entries: Sequence[DiffEntry]) -> None:
+        """What removes needs the original to run, and so does taking it back: without that nothing is begun."""
+        if _removed(entries) and not self.engine.inspect(self.original)["State"]["Running"]:
+            raise Refused("the original is stopped, and deleting in it takes a program that runs there",
+                          hint="start it, and commit again")
 
     def _write_down(self, snapshot: str, image: str, entries: Sequence[DiffEntry]) -> None:
         self.state["committing"] = {"snapshot": snapshot, "image": image, "paths": [entry.path for entry in entries]}
@@ -197,7 +204,7 @@ class Workspace:
 
     def _apply(self, source: Tree, entries: Sequence[DiffEntry]) -> None:
         """Makes the original like `source` at the entries' paths. Removal comes first: it may need what is not there."""
-        gone = [e.path for e in entries if e.old and (e.new is None or e.new.type != e.old.type)]
+        gone = _removed(entries)
         topmost = [path for path in gone if not any(path.startswith(other + "/") for other in gone)]
         for at in range(0, len(topmost), MOST_NAMES):
             names = ["/" + path for path in topmost[at:at + MOST_NAMES]]
@@ -260,6 +267,11 @@ def _has_room(entry: DiffEntry, original: Tree, entries: Sequence[DiffEntry]) ->
     # A link where a directory was would lead the copy elsewhere.
     made = {other.path for other in entries if other.new and other.new.type == "directory"}
     return entry.new is None or all(parent in made or original.is_directory(parent) for parent in parents(entry.path))
+
+
+def _removed(entries: Sequence[DiffEntry]) -> List[str]:
+    """The paths at which something goes, whatever comes instead."""
+    return [e.path for e in entries if e.old and (e.new is None or e.new.type != e.old.type)]
 
 
 def _check(entries: Iterable[DiffEntry]) -> None:

@@ -7,7 +7,7 @@ from unittest import mock
 from container_case import ContainerCase
 from container_engine import Engine
 
-from sandboxer_plugin import Conflicts, Failed, NotFound, Uncommittable
+from sandboxer_plugin import Conflicts, Failed, NotFound, Refused, Uncommittable
 
 CHANGES = """echo 1 > /srv/a.txt; chmod 600 /srv/blob; rm -r /srv/dir/deep; rm /srv/dir/b.txt; mkdir -p /srv/new/er
     echo n > /srv/new/er/n; ln -s ../a.txt /srv/new/link; chown 5:6 /srv/new/er/n"""
@@ -185,11 +185,13 @@ class Failing(ContainerCase):
 
     def test_deletions_need_a_running_original_and_are_refused_before_anything_is_done(self):
         ref = self.create()
-        self.inside(ref, "rm /srv/a.txt; echo 1 > /srv/blob")
+        self.inside(ref, "rm /srv/a.txt; echo 1 > /srv/blob; echo 1 > /srv/created")
         self.daemon.docker("stop", "--time=0", self.name)
-        with self.assertRaises(Failed):
+        with self.assertRaises(Refused) as refused:
             self.commit(ref)
+        self.assertIn("is stopped", str(refused.exception))
         self.daemon.docker("start", self.name)
+        self.assertNotIn("./created", self.files())
         self.assertEqual(self.original("cat /srv/a.txt"), "one\ntwo\n")
 
     def test_a_stopped_original_takes_other_changes(self):

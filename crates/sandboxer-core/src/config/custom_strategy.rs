@@ -107,7 +107,8 @@ impl CustomStrategy {
             let message = format!("the Python module {module} needs the class to make");
             return Err(Error::Usage { message, hint: Some(format!("`module: {module}:ClassName`")) });
         }
-        if !is_identifier(class) {
+        // A class within a class has the names of both.
+        if !class.split('.').all(is_identifier) {
             return Err(Error::usage(format!("{class:?} is not the name of a Python class")));
         }
         if let Some(other) = self.class.as_deref().filter(|other| *other != class) {
@@ -183,6 +184,18 @@ fn check_python_program(python: &str) -> Result<()> {
     if python.contains('/') { check_program(Path::new(python)) } else { Ok(()) }
 }
 
+/// It names a file and a directory, too.
+fn check_name(name: &str) -> Result<()> {
+    let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+    if is_plain && !name.is_empty() && !name.starts_with('.') && name.len() <= 100 {
+        return Ok(());
+    }
+    Err(Error::Usage {
+        message: "it is no name for a custom strategy".to_owned(),
+        hint: Some("letters, digits, `_`, `-` and `.`, such as team_bucket".to_owned()),
+    })
+}
+
 /// The value is not for an error to repeat.
 fn check_variable(name: &str, value: &str) -> Result<()> {
     if let Some((name, _)) = name.split_once('=') {
@@ -225,7 +238,7 @@ impl Written {
     /// The entry `name`, checked; an error says which entry it is about.
     pub(super) fn read(self, name: &str) -> Result<CustomStrategy> {
         let read = || {
-            word(name)?;
+            check_name(name)?;
             let strategy = self.into_strategy()?;
             strategy.check()?;
             Ok(strategy)

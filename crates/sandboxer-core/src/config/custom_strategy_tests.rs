@@ -23,6 +23,7 @@ fn a_module_says_what_it_is() {
         ("{module: \"builtin:filesystem_copy\"}", Source::Builtin("filesystem_copy")),
         ("{module: \"a.b_1:Mine\"}", python),
         ("{module: a.b_1, class: Mine}", python),
+        ("{module: \"a:Outer.Inner\"}", Source::Python { module: "a", class: "Outer.Inner" }),
         ("{module: \"a.b_1:Mine\", class: Mine}", python),
         ("{module: \"exec:/opt/p q\"}", Source::Program { path: Path::new("/opt/p q"), class: None }),
         (
@@ -69,7 +70,7 @@ fn what_cannot_be_meant_is_refused_by_the_entrys_name() {
         ("{module: a.b}", "the Python module a.b needs the class to make"),
         ("{module: \"a.b:\"}", "needs the class"),
         ("{module: \"a:B:C\"}", "\"B:C\" is not the name of a Python class"),
-        ("{module: a, class: B.C}", "\"B.C\" is not the name of a Python class"),
+        ("{module: a, class: B..C}", "\"B..C\" is not the name of a Python class"),
         ("{module: \"a:B\", class: C}", "module says class \"B\", class says \"C\""),
         ("{module: \"builtin:x\", class: C}", "class is for plugins; builtin:x is none"),
         ("{module: \"builtin:x\", python: p}", "python is for plugins"),
@@ -91,6 +92,20 @@ fn what_cannot_be_meant_is_refused_by_the_entrys_name() {
         assert!(complaint.starts_with("mine: ") && complaint.contains(message), "{entry}: {complaint}");
     }
     assert!(complaint("{module: \"a:B\", clas: C}").contains("unknown key \"clas\""));
+}
+
+#[test]
+fn a_name_is_one_for_a_file_too() {
+    let read = |name: &str| {
+        yaml::parse::<Written>("{module: \"a:B\"}", Path::new("c.yaml")).unwrap().unwrap().read(name)
+    };
+    for name in ["team_bucket", "a-1.2"] {
+        read(name).unwrap();
+    }
+    for name in ["", "../none", "a b", ".hidden", "a/b", &"x".repeat(101)] {
+        let Err(Error::Usage { message, .. }) = read(name) else { panic!("{name}") };
+        assert!(message.contains("is no name for a custom strategy"), "{name}: {message}");
+    }
 }
 
 #[test]

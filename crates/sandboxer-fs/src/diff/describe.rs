@@ -195,7 +195,12 @@ fn is_binary(comparison: &Comparison<'_>, entry: &DiffEntry) -> bool {
         (None, Some(old)) => (comparison.original, old),
         (None, None) => return false,
     };
-    node.node_type == NodeType::File && head(root, &entry.path).is_some_and(|bytes| patch::is_binary(&bytes))
+    node.node_type == NodeType::File && is_binary_at(root, &entry.path)
+}
+
+/// Whether the file at `path` begins like no text.
+pub(super) fn is_binary_at(root: &Root, path: &RelPath) -> bool {
+    head(root, path).is_some_and(|bytes| patch::is_binary(&bytes))
 }
 
 fn head(root: &Root, path: &RelPath) -> Option<Vec<u8>> {

@@ -25,7 +25,7 @@ use crate::stamp::Stamp;
 use crate::xattrs::Xattrs;
 
 pub use describe::{OTHER_ATTRIBUTES, base_node, describe_all, describe_content, node_of, original_moved};
-pub use flags::flags_of;
+pub use flags::{flags_found, flags_of, flags_told};
 pub use renames::pair as pair_renames;
 pub use scan::{Candidate, LinkGroup, Links, Scan, scan, settle_links};
 

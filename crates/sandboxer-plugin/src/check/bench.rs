@@ -1,10 +1,11 @@
 //! What a check works on.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fmt, fs, io};
 
-use sandboxer_core::contract::CancelFlag;
+use sandboxer_core::Result;
+use sandboxer_core::contract::{CancelFlag, SandboxStrategy};
 use sandboxer_core::model::{PathError, RelPath, Resource};
 
 /// The content of the file that is there before anything is tried.
@@ -23,6 +24,16 @@ pub enum Ground {
     Elsewhere,
 }
 
+/// Makes the strategy once more, as another process would.
+#[derive(Clone)]
+pub struct Again(pub Arc<dyn Fn() -> Result<Arc<dyn SandboxStrategy>> + Send + Sync>);
+
+impl fmt::Debug for Again {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Again")
+    }
+}
+
 /// A resource that may be written to, and what a check needs beside it.
 #[derive(Clone, Debug)]
 pub struct Bench {
@@ -36,6 +47,8 @@ pub struct Bench {
     pub stays: bool,
     /// An empty directory of the check's own that is no part of the resource.
     pub outside: PathBuf,
+    /// How the strategy is made a second time; `None` where that cannot be done.
+    pub again: Option<Again>,
     /// Set when the user wants to stop: what has been made is cleaned up, and nothing else is tried.
     pub cancel: CancelFlag,
 }

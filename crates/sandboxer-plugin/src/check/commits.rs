@@ -23,6 +23,10 @@ impl Check<'_> {
             Ok("what was committed differs no more".to_owned())
         });
         self.step(name::OTHER_DIGEST, &[name::COMMIT, name::DIGEST], Self::refuse_other_digest);
+        let isolates = if self.can.isolates { Ok(()) } else { Err("it says that it does not isolate") };
+        let trees = if self.can.file_tree { Ok(()) } else { Err("`file_tree` is not declared") };
+        let offered = self.has_room().and(trees).and(isolates);
+        self.step_if(offered, name::FLAGS, &[name::COMMIT, name::DIFF], Self::flag_and_relieve);
     }
 
     /// A new sandbox with `content` in the first file and something in a new one, where there is room.

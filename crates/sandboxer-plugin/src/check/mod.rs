@@ -15,6 +15,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 mod texts;
+mod trusted;
 mod work;
 
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ use sandboxer_core::Error;
 use sandboxer_core::contract::{Capabilities, SandboxStrategy};
 use sandboxer_core::model::{DiffEntry, DiffKind, DiffView, NodeType, PlanId, RelPath, Resource, SandboxRef};
 
-pub use bench::{Bench, Ground};
+pub use bench::{Again, Bench, Ground};
 pub use report::{Outcome, Report, Step};
 
 use report::{Sheet, Verdict};
@@ -34,6 +35,7 @@ mod name {
     pub const SEED: &str = "seed";
     pub const CREATE: &str = "create";
     pub const REF: &str = "ref";
+    pub const ANOTHER_PROCESS: &str = "another_process";
     pub const READ: &str = "read";
     pub const READ_MISSING: &str = "read_missing";
     pub const RANGES: &str = "ranges";
@@ -49,6 +51,7 @@ mod name {
     pub const COMMIT: &str = "commit";
     pub const COMMITTED: &str = "committed";
     pub const OTHER_DIGEST: &str = "other_digest";
+    pub const FLAGS: &str = "flags";
     pub const SCOPED_ROLLBACK: &str = "scoped_rollback";
     pub const SELECT_PATHS: &str = "select_paths";
     pub const TWO_PHASE: &str = "two_phase";

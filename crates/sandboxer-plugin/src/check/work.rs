@@ -50,6 +50,8 @@ impl Check<'_> {
         self.change(&kept, new.as_ref());
         self.step(name::DIFF, &[name::WRITE], |check| check.name_what_was_written(&kept, new.as_ref()));
         self.step(name::DIGEST, &[name::DIFF], |check| check.follow_content(&kept));
+        let again = self.bench.again.as_ref().map(drop).ok_or("there is nothing to start another one from");
+        self.step_if(again, name::ANOTHER_PROCESS, &[name::DIGEST], Self::be_found_by_another);
         self.come_back(&kept, new.as_ref(), later.as_ref());
         self.step(name::ROLLBACK, &[name::WRITE, name::UNTOUCHED], |check| {
             check.throw_away(&kept, new.as_ref())

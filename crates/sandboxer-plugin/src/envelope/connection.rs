@@ -47,16 +47,22 @@ pub enum CallError {
     Cancelled,
     /// The request cannot be sent: too large.
     TooLarge(String),
-    /// It did not come to sending: the plugin was busy with others for too long, or the user wants to stop.
+    /// It did not come to sending: the plugin was busy with others for too long, the conversation was over by then, or the user wants to
+    /// stop.
     NotSent(Box<CallError>),
 }
 
 impl CallError {
     fn unsent(self) -> Self {
         match self {
-            Self::TimedOut | Self::Cancelled => Self::NotSent(Box::new(self)),
+            Self::TimedOut | Self::Cancelled | Self::Broken(_) => Self::NotSent(Box::new(self)),
             other => other,
         }
+    }
+
+    /// Whether another conversation may do better: nothing was asked in this one.
+    pub(super) fn is_unheard(&self) -> bool {
+        matches!(self, Self::NotSent(why) if matches!(**why, Self::Broken(_)))
     }
 }
 
@@ -95,6 +101,8 @@ struct State {
     /// Calls that nobody waits for any more; their answers may still come.
     abandoned: HashSet<u64>,
     broken: Option<String>,
+    /// Whether a call was given up: what hangs is asked nothing more, and what is under way may end.
+    given_up: bool,
     under_way: usize,
     /// Whether somebody is sending.
     is_sending: bool,
@@ -161,8 +169,10 @@ impl Connection {
         let _slot = self.take_slot(patience).map_err(CallError::unsent)?;
         self.shared.lock().waiting.insert(id, None);
         let outcome = self.send(&message, attachment, patience).and_then(|()| self.wait_for(id, patience));
-        if outcome.is_err() {
+        if let Err(error) = &outcome {
             let mut state = self.shared.lock();
+            // Before the slot is free: whoever waits for it would be sent to a process that hangs.
+            state.given_up |= matches!(error, CallError::TimedOut | CallError::Cancelled);
             // What was answered is not waited for; what was not may be answered yet.
             if let Some(None) = state.waiting.remove(&id) {
                 state.abandoned.insert(id);
@@ -176,9 +186,7 @@ impl Connection {
         let most = self.concurrency.load(Ordering::Relaxed) as usize;
         let mut state = self.shared.lock();
         loop {
-            if let Some(reason) = &state.broken {
-                return Err(CallError::Broken(reason.clone()));
-            }
+            state.check_open()?;
             if state.under_way < most {
                 state.under_way += 1;
                 return Ok(Slot(&self.shared));
@@ -193,6 +201,7 @@ impl Connection {
         while state.is_sending {
             state = self.shared.wait(state, patience.next()?);
         }
+        state.check_open()?;
         state.is_sending = true;
         Ok(Turn(&self.shared))
     }
@@ -201,7 +210,7 @@ impl Connection {
     fn send(&self, message: &[u8], attachment: &[u8], patience: &Patience) -> Result<(), CallError> {
         let _turn = self.take_turn(patience).map_err(CallError::unsent)?;
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(pipe) = writer.as_ref() else { return Err(self.shared.why_broken()) };
+        let Some(pipe) = writer.as_ref() else { return Err(self.shared.why_broken().unsent()) };
         let mut patient = PatientPipe { pipe, patience, shared: &self.shared, failure: None };
         match write_frame(&mut patient, message, attachment) {
             Ok(()) => Ok(()),
@@ -261,6 +270,19 @@ fn check_size(what: &str, bytes: usize, limit: u64) -> Result<(), CallError> {
         return Ok(());
     }
     Err(CallError::TooLarge(format!("the {what} has {bytes} bytes, {limit} is the limit of one message")))
+}
+
+impl State {
+    /// Refuses what would be asked in vain.
+    fn check_open(&self) -> Result<(), CallError> {
+        match &self.broken {
+            Some(reason) => Err(CallError::Broken(reason.clone())),
+            None if self.given_up => {
+                Err(CallError::Broken("it is ended, since another call got no answer".to_owned()))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 impl Shared {
@@ -384,6 +406,8 @@ impl Listener {
             }
         };
         self.shared.break_off(&reason);
+        // Nobody may ask it anything for long.
+        self.process.upgrade().iter().for_each(|process| process.bury());
     }
 
     fn deliver(&self, id: u64, answer: Result<Answer, RpcError>) -> Result<(), String> {

@@ -150,17 +150,35 @@ impl Plugin {
         cancel: Option<&CancelFlag>,
     ) -> Result<Answer, Failure> {
         let patience = self.patience(cancel);
-        let connection = self.connection(&patience)?;
-        let outcome = connection.call(method, params, attachment, &patience);
-        outcome.map_err(|error| {
+        let mut outcome = self.call_once(method, params, attachment, &patience)?;
+        // What waited behind a call that was given up was not heard by anybody.
+        if outcome.as_ref().is_err_and(CallError::is_unheard) {
+            outcome = self.call_once(method, params, attachment, &patience)?;
+        }
+        outcome.map_err(|error| self.explain(method, error, true))
+    }
+
+    /// Asks the process that takes calls now. One that cannot be asked any more takes no others.
+    fn call_once(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+        attachment: &[u8],
+        patience: &Patience,
+    ) -> Result<Result<Answer, CallError>, Failure> {
+        let connection = self.connection(patience)?;
+        let outcome = connection.call(method, params, attachment, patience);
+        if let Err(error) = &outcome {
             if matches!(error, CallError::TimedOut | CallError::Cancelled) {
                 connection.give_up();
             }
-            if !matches!(error, CallError::Rpc(_) | CallError::TooLarge(_) | CallError::NotSent(_)) {
+            let is_alive =
+                matches!(error, CallError::Rpc(_) | CallError::TooLarge(_) | CallError::NotSent(_));
+            if !is_alive || error.is_unheard() {
                 self.retire(&connection);
             }
-            self.explain(method, error, true)
-        })
+        }
+        Ok(outcome)
     }
 
     fn patience(&self, cancel: Option<&CancelFlag>) -> Patience {
@@ -292,7 +310,7 @@ impl Plugin {
         match error {
             CallError::Rpc(mut error) => {
                 error.message = secrets.told(&error.message);
-                secrets.told_in(&mut error.data);
+                secrets.take_out_of(&mut error.data);
                 Failure::Told(error)
             }
             CallError::Broken(reason) => broken(format!("`{method}` got no answer: {reason}")),

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -44,6 +44,8 @@ impl Launch {
 pub struct Process {
     child: Mutex<Child>,
     words: Words,
+    /// How it ended, once it is reaped.
+    buried: OnceLock<String>,
     /// Whether it ran out of time: then it gets none to say farewell.
     hopeless: std::sync::atomic::AtomicBool,
 }
@@ -70,7 +72,8 @@ impl Process {
             .spawn()?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let words = stderr.map(|stderr| log.follow(stderr)).unwrap_or_default();
-        let process = Self { child: Mutex::new(child), words, hopeless: false.into() };
+        let process =
+            Self { child: Mutex::new(child), words, buried: OnceLock::new(), hopeless: false.into() };
         let missing = || std::io::Error::other("a pipe was asked for and not made");
         let pipes = Pipes { stdin: stdin.ok_or_else(missing)?, stdout: stdout.ok_or_else(missing)? };
         // Where a larger pipe is not to be had, the ordinary one does.
@@ -98,19 +101,27 @@ impl Process {
         })
     }
 
+    /// Reaps it and ends what is left of its group, if it has ended: nobody may ask for it again for a long time.
+    pub fn bury(&self) {
+        let mut child = self.child();
+        if self.buried.get().is_some() {
+            return;
+        }
+        if let Some(ending) = ending_of(&child) {
+            end_group(&mut child);
+            let _ = self.buried.set(ending);
+        }
+    }
+
     /// How it ended, if it does within `patience`. It stays unreaped, so that its group keeps its number.
     fn ending(&self, patience: Duration) -> Option<String> {
         let deadline = Instant::now() + patience;
         loop {
-            let pid = Pid::from_child(&self.child());
-            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-            if let Ok(Some(status)) = waitid(WaitId::Pid(pid), options) {
-                let signal =
-                    status.terminating_signal().map(|signal| format!("was killed by signal {signal}"));
-                return signal.or_else(|| Some(format!("exited with status {}", status.exit_status()?)));
-            }
-            if Instant::now() >= deadline {
-                return None;
+            let child = self.child();
+            let ending = self.buried.get().cloned().or_else(|| ending_of(&child));
+            drop(child);
+            if ending.is_some() || Instant::now() >= deadline {
+                return ending;
             }
             std::thread::sleep(POLL);
         }
@@ -127,10 +138,24 @@ impl Drop for Process {
             self.ending(FAREWELL);
         }
         let mut child = self.child();
-        // Its children too. The group's number is not anybody else's before the child is reaped.
-        let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
-        let _ = child.wait();
+        if self.buried.get().is_none() {
+            end_group(&mut child);
+        }
     }
+}
+
+/// How a process has ended that is not reaped yet; `None` while it runs.
+fn ending_of(child: &Child) -> Option<String> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    let status = waitid(WaitId::Pid(Pid::from_child(child)), options).ok()??;
+    let signal = status.terminating_signal().map(|signal| format!("was killed by signal {signal}"));
+    signal.or_else(|| Some(format!("exited with status {}", status.exit_status()?)))
+}
+
+/// Ends its children too. The group's number is not anybody else's before the child is reaped.
+fn end_group(child: &mut Child) {
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    let _ = child.wait();
 }
 
 #[cfg(test)]
@@ -179,6 +204,21 @@ mod tests {
             !is_there(grandchild) || is_zombie(grandchild)
         };
         assert!((0..5000).any(gone));
+    }
+
+    #[test]
+    fn what_has_ended_is_reaped_once_and_still_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let (process, pipes) = start("echo last words >&2; exit 3", dir.path());
+        process.bury();
+        process.ending(Duration::from_secs(20)).unwrap();
+        let pid = process.child().id();
+        assert!(is_there(pid), "it is a zombie by now");
+        process.bury();
+        process.bury();
+        assert!(!is_there(pid), "reaped");
+        assert_eq!(process.ending(Duration::ZERO).unwrap(), "exited with status 3");
+        drop((process, pipes));
     }
 
     fn is_zombie(pid: u32) -> bool {

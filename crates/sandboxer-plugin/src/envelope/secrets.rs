@@ -66,24 +66,28 @@ impl Secrets {
 
     /// The text as it is told to people: without secrets, in one piece that fits a screen, and harmless on a terminal.
     pub fn told(&self, text: &str) -> String {
-        let text = self.taken_out(text);
-        let printable = |c: char| if c.is_control() { ' ' } else { c };
-        let mut told: String = text.trim().chars().take(LONGEST_TEXT).map(printable).collect();
-        if text.trim().chars().nth(LONGEST_TEXT).is_some() {
-            told.push('…');
-        }
-        told
+        in_one_piece(&self.taken_out(text))
     }
 
-    /// The same for every text within a value.
-    pub fn told_in(&self, value: &mut Value) {
+    /// Takes them out of every text within a value, and leaves it as it is otherwise: paths and lines of code are among them.
+    pub fn take_out_of(&self, value: &mut Value) {
         match value {
-            Value::String(text) => *text = self.told(text),
-            Value::Array(values) => values.iter_mut().for_each(|value| self.told_in(value)),
-            Value::Object(fields) => fields.values_mut().for_each(|value| self.told_in(value)),
+            Value::String(text) => *text = self.taken_out(text),
+            Value::Array(values) => values.iter_mut().for_each(|value| self.take_out_of(value)),
+            Value::Object(fields) => fields.values_mut().for_each(|value| self.take_out_of(value)),
             _ => {}
         }
     }
+}
+
+/// A sentence for people: in one piece that fits a screen, and harmless on a terminal.
+pub fn in_one_piece(text: &str) -> String {
+    let printable = |c: char| if c.is_control() { ' ' } else { c };
+    let mut told: String = text.trim().chars().take(LONGEST_TEXT).map(printable).collect();
+    if text.trim().chars().nth(LONGEST_TEXT).is_some() {
+        told.push('…');
+    }
+    told
 }
 
 fn looks_secret(name: &str) -> bool {
@@ -125,13 +129,17 @@ mod tests {
     }
 
     #[test]
+    fn nothing_but_secrets_is_taken_out_of_values() {
+        let mut value = serde_json::json!({"a": [" lead\nnl", "    x = s3cr3t"], "b": 1});
+        secrets(&[("A", "s3cr3t")]).take_out_of(&mut value);
+        assert_eq!(value, serde_json::json!({"a": [" lead\nnl", "    x = [A]"], "b": 1}));
+    }
+
+    #[test]
     fn what_is_told_is_short_and_harmless() {
         let told = secrets(&[]).told(&format!("\x1b[31mred\n{}", "x".repeat(5_000_000)));
         assert!(
             told.starts_with(" [31mred x") && told.ends_with('…') && told.chars().count() == LONGEST_TEXT + 1
         );
-        let mut value = serde_json::json!({"a": ["\u{7}x"], "b": 1});
-        secrets(&[]).told_in(&mut value);
-        assert_eq!(value, serde_json::json!({"a": [" x"], "b": 1}));
     }
 }

@@ -19,11 +19,16 @@ use super::failure::from_wire;
 use super::locks::Locks;
 use super::places::{self, Places};
 use super::refs::{self, SCRATCH};
+use super::trust;
 use crate::envelope::connection::Answer;
 use crate::envelope::plugin::{Failure, Plugin};
+use crate::envelope::secrets::in_one_piece;
 
 /// The properties that name a workspace which is there already.
 const EXISTING: [&str; 2] = ["parked", "refresh"];
+
+/// What is said of a commit that may have happened.
+const IN_DOUBT: &str = "what it had changed by then is not known: look at the original";
 
 /// The nine methods of a plugin. What it does not declare never reaches it.
 pub struct PluginStrategy {
@@ -135,7 +140,10 @@ impl PluginStrategy {
         }
         let mut own = made.metadata;
         if let Some(reason) = own.get_mut("fallback_reason") {
-            self.plugin.secrets().told_in(reason);
+            self.plugin.secrets().take_out_of(reason);
+            if let Value::String(words) = reason {
+                *words = in_one_piece(words);
+            }
         }
         places::keep_metadata(workspace, &own)?;
         Ok(own)
@@ -191,14 +199,50 @@ impl PluginStrategy {
         let params = json!({"ref": refs::for_plugin(sandbox), "request": request});
         let answer = self.plugin.call("commit", &params, &[], None).map_err(|failure| match failure {
             Failure::Broken { reason, sent: true } if request.phase == Phase::Whole => {
-                let reason =
-                    format!("{reason}; what it had changed by then is not known: look at the original");
-                Failure::Broken { reason, sent: true }
+                Failure::Broken { reason: format!("{reason}; {IN_DOUBT}"), sent: true }
             }
             other => other,
         });
         let (said, _) = self.told("commit", answer)?;
-        self.read_told("commit", answers::committed(&said, pending))
+        let read = answers::committed(&said, pending.clone()).map_err(|why| match request.phase {
+            Phase::Whole => format!("{why}; {IN_DOUBT}"),
+            _ => why,
+        });
+        self.looked_after(sandbox, request, &pending, self.read_told("commit", read))
+    }
+
+    /// What a plugin says it has committed, once the host has looked at it too.
+    fn looked_after(
+        &self,
+        sandbox: &SandboxRef,
+        request: &CommitRequest,
+        pending: &[DiffEntry],
+        done: Result<CommitResult>,
+    ) -> Result<CommitResult> {
+        let told = done.as_ref().map(|done| &done.entries[..]).unwrap_or_default();
+        let changes = matches!(request.phase, Phase::Whole | Phase::Finish) && sandbox.undo().is_none();
+        let notices = match changes && self.capabilities.file_tree && self.capabilities.isolates {
+            true => trust::take_powers(sandbox, &[pending, told].concat())?,
+            false => Vec::new(),
+        };
+        let mut done = done?;
+        done.notices.extend(notices);
+        self.flag(sandbox, &mut done.entries);
+        let is_reviewed =
+            request.phase == Phase::Whole && request.hunks.is_empty() && sandbox.undo().is_none();
+        match trust::unreviewed(request, pending, &done).filter(|_| is_reviewed) {
+            Some(what) => Err(self.broken(format!(
+                "it committed other than was reviewed{what}; look at the original, and at what `sandbox diff` still shows"
+            ))),
+            None => Ok(done),
+        }
+    }
+
+    /// In a tree of files the host knows by itself what has to be looked at.
+    fn flag(&self, sandbox: &SandboxRef, entries: &mut [DiffEntry]) {
+        if self.capabilities.file_tree {
+            trust::flag(sandbox, entries);
+        }
     }
 
     /// What is about to be committed; refused where it is not what was reviewed. What chosen hunks come to, and what an undo or a later
@@ -242,7 +286,9 @@ impl SandboxStrategy for PluginStrategy {
 
     fn diff(&self, sandbox: &SandboxRef) -> Result<DiffView> {
         let (value, _) = self.look("diff", &json!({"ref": refs::for_plugin(sandbox)}))?;
-        self.read_told("diff", answers::difference(&value))
+        let mut view = self.read_told("diff", answers::difference(&value))?;
+        self.flag(sandbox, &mut view.entries);
+        Ok(view)
     }
 
     fn commit(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::envelope::message::{RpcError, code};
+use crate::envelope::secrets::in_one_piece;
 
 /// What kind of failure it is, with what belongs to it. The words are in the message.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -115,8 +116,8 @@ pub(super) fn from_wire(strategy: &str, method: &str, error: RpcError, log: Path
     };
     match serde_json::from_value(error.data) {
         Ok(Kind::NotFound { what, name }) => Error::not_found(missing(&what), name),
-        Ok(Kind::Usage { hint }) => Error::Usage { message, hint },
-        Ok(Kind::Refused { hint }) => Error::Refused { reason: message, hint },
+        Ok(Kind::Usage { hint }) => Error::Usage { message, hint: told(hint) },
+        Ok(Kind::Refused { hint }) => Error::Refused { reason: message, hint: told(hint) },
         Ok(Kind::Unsupported) => {
             Error::Unsupported { strategy: strategy.to_owned(), what: ability(method), reason: message }
         }
@@ -124,15 +125,26 @@ pub(super) fn from_wire(strategy: &str, method: &str, error: RpcError, log: Path
             Error::Unavailable { strategy: strategy.to_owned(), path, reason: message }
         }
         // Somebody who says that nothing is in conflict has not said what is.
-        Ok(Kind::Conflict { conflicts }) if !conflicts.is_empty() => Error::Conflict { conflicts },
-        Ok(Kind::Uncommittable { entries }) if !entries.is_empty() => {
-            Error::Uncommittable { entries: entries.into_iter().map(|e| (e.path, e.reason)).collect() }
+        Ok(Kind::Conflict { mut conflicts }) if !conflicts.is_empty() => {
+            conflicts.iter_mut().for_each(|conflict| conflict.reason = in_one_piece(&conflict.reason));
+            Error::Conflict { conflicts }
         }
-        Ok(Kind::DigestMismatch { expected, found }) => Error::DigestMismatch { expected, found },
-        Ok(Kind::Busy { path, holder }) => Error::Busy { path, holder },
+        Ok(Kind::Uncommittable { entries }) if !entries.is_empty() => {
+            let entry = |e: Uncommittable| (e.path, in_one_piece(&e.reason));
+            Error::Uncommittable { entries: entries.into_iter().map(entry).collect() }
+        }
+        Ok(Kind::DigestMismatch { expected, found }) => {
+            Error::DigestMismatch { expected: in_one_piece(&expected), found: in_one_piece(&found) }
+        }
+        Ok(Kind::Busy { path, holder }) => Error::Busy { path, holder: told(holder) },
         Ok(Kind::Corrupt { path }) => Error::Corrupt { path, reason: message },
         Ok(Kind::Failed | Kind::Conflict { .. } | Kind::Uncommittable { .. }) | Err(_) => failed(&message),
     }
+}
+
+/// Words for people, beside the message. Paths and code stay as they are: whoever shows them sees to what is odd in them.
+fn told(words: Option<String>) -> Option<String> {
+    words.as_deref().map(in_one_piece)
 }
 
 fn missing(word: &str) -> &'static str {
@@ -157,6 +169,10 @@ fn ability(method: &str) -> &'static str {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use sandboxer_core::model::ConflictHunk;
+
     use super::*;
 
     fn there_and_back(error: &Error) -> Error {
@@ -199,6 +215,23 @@ mod tests {
             let error = from_wire("mine", "diff", error, "/log".into());
             assert_eq!(error.to_string(), "plugin mine: `diff` failed: why");
         }
+    }
+
+    #[test]
+    fn odd_names_and_indented_lines_arrive_as_they_are() {
+        let hunk = ConflictHunk { ours: vec!["\tif x:\r".into(), "    y".into()], ..ConflictHunk::default() };
+        let at = |name: &[u8], reason: &str| Conflict {
+            hunks: vec![hunk.clone()],
+            ..Conflict::new(RelPath::parse(std::ffi::OsStr::from_bytes(name)).unwrap(), reason)
+        };
+        let long = [b"\xff".as_slice(), &[b'x'; 3000]].concat();
+        let sent = vec![at(b" lead\nnl", "changed\nby\x1b[31m you"), at(&long, "changed")];
+        let Error::Conflict { conflicts } = there_and_back(&Error::Conflict { conflicts: sent.clone() })
+        else {
+            panic!("it is no conflict any more");
+        };
+        assert_eq!(conflicts.iter().map(|c| &c.path).collect::<Vec<_>>(), [&sent[0].path, &sent[1].path]);
+        assert_eq!((&conflicts[0].hunks, &conflicts[0].reason[..]), (&sent[0].hunks, "changed by [31m you"));
     }
 
     #[test]

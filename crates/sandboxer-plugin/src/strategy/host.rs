@@ -220,6 +220,9 @@ fn capabilities(plugin: &Plugin, welcome: &Welcome) -> Result<Capabilities> {
     }
     let can: Capabilities = serde_json::from_value(Value::Object(declared))
         .map_err(|error| refused(format!("its capabilities cannot be read: {error}")))?;
+    if can.prepare_ends && !can.two_phase {
+        return Err(refused("it declares `prepare_ends`, and not `two_phase`".to_owned()));
+    }
     let takes_request = welcome.methods.get("commit").is_some_and(|shape| shape.takes(2));
     let needs_request = [
         (can.two_phase, "two_phase"),

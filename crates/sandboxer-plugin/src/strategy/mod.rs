@@ -9,6 +9,7 @@ mod places;
 mod python;
 mod refs;
 mod serve;
+mod trust;
 
 use crate::envelope::shape::{Method, Role};
 

@@ -66,10 +66,12 @@ pub(super) fn make_private(directory: &Path) -> Result<()> {
     made.map_err(|error| Error::io("create directory", directory, error))
 }
 
-/// The interpreter of a configuration entry: a name to look for, a program, or a virtual environment's directory.
+/// The interpreter of a configuration entry: a name to look for, a program, or a virtual environment's directory. A bare name is
+/// never a directory: whatever goes by it where the user happens to be is not meant.
 pub(super) fn interpreter(configured: Option<&str>) -> PathBuf {
-    let named = PathBuf::from(configured.unwrap_or("python3"));
-    if named.is_dir() { named.join("bin/python3") } else { named }
+    let named = configured.unwrap_or("python3");
+    let path = PathBuf::from(named);
+    if named.contains('/') && path.is_dir() { path.join("bin/python3") } else { path }
 }
 
 #[cfg(test)]
@@ -107,5 +109,7 @@ mod tests {
         assert_eq!(interpreter(None), Path::new("python3"));
         assert_eq!(interpreter(Some("/opt/python3.12")), Path::new("/opt/python3.12"));
         assert_eq!(interpreter(dir.path().to_str()), dir.path().join("bin/python3"));
+        assert!(Path::new("src").is_dir(), "the test is about nothing");
+        assert_eq!(interpreter(Some("src")), Path::new("src"));
     }
 }

@@ -24,7 +24,7 @@ type Answer = (Value, Vec<u8>);
 
 struct Talk {
     connection: Connection,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Talk {
@@ -39,7 +39,7 @@ impl Talk {
         let connection =
             Connection::start(&launch, &Log::new(&dir.path().join("log"), Secrets::default())).unwrap();
         connection.allow(concurrency);
-        let talk = Self { connection, _dir: dir };
+        let talk = Self { connection, dir };
         // From here on it runs.
         talk.call("echo", json!({}), &[], EVER).unwrap();
         talk
@@ -65,6 +65,11 @@ impl Talk {
         let patience = Patience { deadline: Instant::now() + time, cancel };
         let (said, content) = self.connection.call(method, params, content, &patience)?;
         Ok((serde_json::from_str(said.get()).unwrap(), content))
+    }
+
+    /// What it has noted of the requests that arrived, one a line.
+    fn noted(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("noted")).unwrap_or_default()
     }
 
     /// What it has seen, and how many calls were under way at once.
@@ -126,16 +131,49 @@ fn the_wait_for_a_slot_counts() {
         cancel.cancel();
         assert_eq!(first.join().unwrap(), Err(CallError::Cancelled));
     });
-    let (seen, _) = talk.seen();
-    assert!(seen.contains(&"never".to_owned()) && !seen.contains(&"wanted".to_owned()), "{seen:?}");
+    let seen = talk.noted();
+    assert!(seen.contains("never") && !seen.contains("wanted"), "{seen:?}");
+}
+
+/// The slot of a call that was given up is nobody's: what hangs would not answer the next one either.
+#[test]
+fn nothing_is_sent_into_what_hangs() {
+    let talk = Talk::start(1);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| talk.call("never", json!({}), &[], SOON * 5));
+        wait_until_noted(&talk, "never");
+        let behind: Vec<_> =
+            (0..3).map(|_| scope.spawn(|| talk.call("wanted", json!({}), &[], EVER))).collect();
+        assert_eq!(first.join().unwrap(), Err(CallError::TimedOut));
+        for call in behind {
+            let unheard = call.join().unwrap().unwrap_err();
+            let is_unheard =
+                matches!(&unheard, CallError::NotSent(why) if matches!(**why, CallError::Broken(_)));
+            assert!(is_unheard, "{unheard:?}");
+        }
+    });
+    assert!(!talk.noted().contains("wanted"), "{}", talk.noted());
+}
+
+fn wait_until_noted(talk: &Talk, method: &str) {
+    let deadline = Instant::now() + EVER;
+    while !talk.noted().contains(method) {
+        assert!(Instant::now() < deadline, "{method} never arrived");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]
 fn an_answer_that_comes_too_late_is_passed_over() {
     let talk = Talk::start(4);
-    assert_eq!(talk.call("echo", json!({"ms": 1500}), &[], SOON), Err(CallError::TimedOut));
-    let later = talk.call("echo", json!({"ms": 2500}), b"later", EVER).unwrap();
-    assert_eq!(later.1, b"later");
+    std::thread::scope(|scope| {
+        let later = scope.spawn(|| talk.call("echo", json!({"ms": 2500}), b"later", EVER).unwrap());
+        while talk.noted().lines().count() < 2 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(talk.call("echo", json!({"ms": 1500}), &[], SOON), Err(CallError::TimedOut));
+        assert_eq!(later.join().unwrap().1, b"later");
+    });
     assert!(!talk.connection.is_broken(), "the late answer has come by now");
 }
 
@@ -144,8 +182,14 @@ fn who_wants_to_stop_is_let_go_and_nobody_else() {
     let talk = Talk::start(2);
     let cancel = CancelFlag::default();
     cancel.cancel();
-    assert_eq!(talk.stoppable("never", &cancel), Err(CallError::Cancelled));
-    assert!(talk.call("echo", json!({}), &[], EVER).is_ok());
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| talk.call("echo", json!({"ms": 1000}), &[], EVER));
+        while talk.noted().lines().count() < 2 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(talk.stoppable("never", &cancel), Err(CallError::Cancelled));
+        assert!(other.join().unwrap().is_ok());
+    });
 }
 
 #[test]
@@ -191,5 +235,6 @@ fn an_end_is_told_to_everybody() {
         }
         assert!(matches!(&dying, Err(CallError::Broken(why)) if why.contains("status 5")), "{dying:?}");
     });
-    assert!(matches!(talk.call("echo", json!({}), &[], EVER), Err(CallError::Broken(_))));
+    let after = talk.call("echo", json!({}), &[], EVER).unwrap_err();
+    assert!(matches!(&after, CallError::NotSent(why) if matches!(**why, CallError::Broken(_))), "{after:?}");
 }

@@ -61,6 +61,8 @@ def main():
             return
         request = json.loads(sys.stdin.buffer.read(lengths["content-length"]))
         SEEN.append(request["method"])
+        with open("noted", "a") as notes:
+            notes.write(request["method"] + "\n")
         if request["method"] == "deaf":
             time.sleep(3600)
         content = sys.stdin.buffer.read(lengths.get("attachment-length", 0))

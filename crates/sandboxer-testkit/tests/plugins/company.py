@@ -34,9 +34,9 @@ class Copies:
         entries = trees.compare(base, frozen)
         if changed := trees.overlaps(entries, trees.compare(base, ref["base"])):
             raise Conflicts(changed)
-        trees.apply(entries, frozen, ref["base"])
+        notices = trees.apply(entries, frozen, ref["base"])
         trees.apply(entries, frozen, base)
-        return CommitResult(entries=entries)
+        return CommitResult(entries=entries, notices=notices)
 
     def rollback(self, ref):
         return RollbackResult(restored_files=trees.mirror(self._place(ref, "base"), ref["path"]))

@@ -31,7 +31,7 @@ class Slow(MinimalStrategy):
 
     def commit(self, ref):
         apply = trees.apply
-        trees.apply = lambda *arguments: (time.sleep(1), apply(*arguments))
+        trees.apply = lambda *arguments: (time.sleep(1), apply(*arguments))[1]
         return super().commit(ref)
 
 
@@ -63,6 +63,36 @@ class Tells(MinimalStrategy):
 class CommitsNothing(MinimalStrategy):
     def commit(self, ref):
         return CommitResult(entries=[])
+
+
+class KeepsModes(MinimalStrategy):
+    """Copies back by means of its own."""
+
+    def commit(self, ref):
+        done = super().commit(ref)
+        for entry in done.entries:
+            if entry.new and entry.new.type == 'file':
+                os.chmod(os.path.join(ref['base'], entry.path), entry.new.mode)
+        return CommitResult(entries=done.entries)
+
+
+class CommitsMore(MinimalStrategy):
+    """Finds something more to commit than it was asked about."""
+
+    def commit(self, ref):
+        trees.write(ref['path'], 'secret/x', b'x')
+        return super().commit(ref)
+
+
+class SaysMore(MinimalStrategy):
+    def commit(self, ref):
+        return {'digest': 'mine', 'entries': super().commit(ref).entries, 'took': 3}
+
+
+class SaysNonsense(MinimalStrategy):
+    def commit(self, ref):
+        super().commit(ref)
+        return {'entries': 7}
 
 
 class DiesInCommit(MinimalStrategy):

@@ -1,6 +1,7 @@
 //! An honest strategy with one lie.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -47,6 +48,8 @@ pub(super) enum Lie {
     ParkedIsNew,
     OverConflict,
     ConflictHalfWay,
+    NoFlags,
+    KeepsSetuid,
     CleanupNothing,
     CleanupOnce,
     DiesAlways,
@@ -171,6 +174,7 @@ impl SandboxStrategy for Lying {
                 view = DiffView::new(view.entries);
             }
             Lie::RenameIsTwo => view = DiffView::new(view.entries.into_iter().flat_map(in_two).collect()),
+            Lie::NoFlags => view.entries.iter_mut().for_each(|entry| entry.flags.clear()),
             Lie::DigestConstant => view.digest = "blake3:always".to_owned(),
             Lie::DigestRandom => view.digest = format!("blake3:{}", self.count()),
             Lie::CommitKeepsPending if view.entries.is_empty() => {
@@ -211,6 +215,12 @@ impl SandboxStrategy for Lying {
                     let _ = asked(&|other| other.on_conflict = OnConflict::Theirs);
                 }
             }),
+            Lie::KeepsSetuid => {
+                let result = self.inner.commit(sandbox, request)?;
+                let powerful = self.resource.join("sandboxer-check-1/powerful");
+                let _ = fs::set_permissions(powerful, fs::Permissions::from_mode(0o4755));
+                Ok(result)
+            }
             Lie::CommitKeepsPending => {
                 let result = self.inner.commit(sandbox, request)?;
                 // Once: what was prepared is to be looked at without it.

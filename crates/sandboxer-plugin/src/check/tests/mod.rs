@@ -15,7 +15,7 @@ use sandboxer_core::registry::{StrategyContext, StrategyEntry};
 use sandboxer_strategies::{filesystem_copy, none};
 use tempfile::TempDir;
 
-use super::{Bench, Ground, Outcome, Report, check};
+use super::{Again, Bench, Ground, Outcome, Report, check};
 use lying::{Lie, Lying};
 use memory::Memory;
 
@@ -42,7 +42,7 @@ impl World {
         };
         let name = "sandboxer-check-1".to_owned();
         let outside = self.dir.path().join("outside");
-        Bench { resource, ground, name, stays: false, outside, cancel: self.cancel.clone() }
+        Bench { resource, ground, name, stays: false, outside, again: None, cancel: self.cancel.clone() }
     }
 
     fn directory(&self) -> Bench {
@@ -154,6 +154,35 @@ fn lies_about_commits_are_found_out() {
     assert_found_out(Lie::MergeTakesOurs, "keeps_base", "expected the lines");
     assert_found_out(Lie::OverConflict, "conflict", "went over what somebody else wrote");
     assert_found_out(Lie::ConflictHalfWay, "conflict", "in the resource");
+}
+
+#[test]
+fn lies_about_what_a_reviewer_has_to_know_are_found_out() {
+    assert_found_out(Lie::NoFlags, "flags", "expected \"setuid\" among []");
+    assert_found_out(Lie::KeepsSetuid, "flags", "was committed with its setuid bit");
+}
+
+#[test]
+fn what_is_kept_in_memory_alone_is_found_out() {
+    let world = World::new();
+    let can = Capabilities { checkpoints: true, ..Capabilities::default() };
+    let again = Again(Arc::new(|| Ok(Arc::new(Memory::default()))));
+    let bench = Bench { again: Some(again), ..world.bench(Ground::Elsewhere) };
+    let report = check(&Memory::default(), &can, &bench).unwrap();
+    assert_eq!(report.failed(), ["another_process"], "{report:#?}");
+}
+
+#[test]
+fn what_is_on_disk_is_found_by_another_process() {
+    let world = World::new();
+    let entry = filesystem_copy::entry();
+    let (factory, home) = (entry.factory.clone(), world.dir.path().join("home"));
+    let again = Again(Arc::new(move || factory("copy", &Default::default(), &StrategyContext::quiet(&home))));
+    let bench = Bench { again: Some(again), ..world.directory() };
+    let report = check(&*world.open(&entry), &entry.capabilities, &bench).unwrap();
+    assert!(report.failed().is_empty(), "{report:#?}");
+    let step = report.steps.iter().find(|step| step.name == "another_process").unwrap();
+    assert_eq!(step.outcome, Outcome::Ok, "{step:?}");
 }
 
 #[test]

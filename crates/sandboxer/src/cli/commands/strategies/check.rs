@@ -7,7 +7,7 @@ use sandboxer_core::config::Settings;
 use sandboxer_core::contract::{CancelFlag, Capabilities, NoProgress};
 use sandboxer_core::registry::{StrategyContext, StrategyEntry, StrategyRegistry};
 use sandboxer_core::resolve::choose_strategy;
-use sandboxer_plugin::check::{Bench, Outcome as StepOutcome, Report, Step, check};
+use sandboxer_plugin::check::{Again, Bench, Outcome as StepOutcome, Report, Step, check};
 use sandboxer_plugin::strategy::log_path;
 use serde::Serialize;
 
@@ -73,12 +73,28 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     let registry = wiring::registry(&settings, &place.home(), modules.as_deref(), &signals.cancel_flag())?;
     let said = |error| without_log_file(error, &place, &args.name);
     let entry = registry.get(&args.name).map_err(said)?;
-    let bench = args.bench(app, &place, &registry, entry, signals.cancel_flag())?;
+    let mut bench = args.bench(app, &place, &registry, entry, signals.cancel_flag())?;
+    bench.again = Some(once_more(&args.name, settings, &place, modules, signals.cancel_flag()));
     let report = tried(entry, &place, &bench).map_err(said)?;
     if signals.cancel_flag().is_cancelled() {
         return Err(interrupted(&bench, args));
     }
     tell(app, entry, &report, &place)
+}
+
+/// What starts the strategy a second time, in a process of its own where it has one.
+fn once_more(
+    name: &str,
+    settings: Settings,
+    place: &Place,
+    modules: Option<PathBuf>,
+    cancel: CancelFlag,
+) -> Again {
+    let (name, home) = (name.to_owned(), place.home());
+    Again(Arc::new(move || {
+        let registry = wiring::registry(&settings, &home, modules.as_deref(), &cancel)?;
+        registry.open(&name, &context(home.clone(), &cancel))
+    }))
 }
 
 /// A check of something real has committed to it by then, perhaps.
@@ -129,14 +145,14 @@ fn commits_to(bench: &Bench, name: &str) -> CliError {
 
 /// The check itself. Its state is nobody's.
 fn tried(entry: &StrategyEntry, place: &Place, bench: &Bench) -> sandboxer_core::Result<Report> {
-    let context = StrategyContext {
-        home: place.home(),
-        progress: Arc::new(NoProgress),
-        cancel: bench.cancel.clone(),
-        program: std::env::current_exe().ok(),
-    };
+    let context = context(place.home(), &bench.cancel);
     let strategy = (entry.factory)(&entry.name, &entry.options, &context)?;
     check(&*strategy, &entry.capabilities, bench)
+}
+
+fn context(home: PathBuf, cancel: &CancelFlag) -> StrategyContext {
+    let (progress, program) = (Arc::new(NoProgress), std::env::current_exe().ok());
+    StrategyContext { home, progress, cancel: cancel.clone(), program }
 }
 
 /// The log goes away with everything else, so its end is told instead of its place.

@@ -83,7 +83,7 @@ impl Place {
     fn bench(&self, mut resource: Resource, ground: Ground, stays: bool, cancel: CancelFlag) -> Bench {
         resource.properties.insert("no_fallback".to_owned(), Value::Bool(true));
         let name = format!("sandboxer-check-{}", self.id);
-        Bench { resource, ground, name, stays, outside: self.outside(), cancel }
+        Bench { resource, ground, name, stays, outside: self.outside(), again: None, cancel }
     }
 
     /// What a strategy did not clean up may be mounted; the report has told of it. Nobody would find it any more: it goes with the
