@@ -114,6 +114,10 @@ impl Server {
         self.aborted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn made_real(&self) -> MutexGuard<'_, Option<String>> {
+        self.made_real.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn answer_apart(self: Arc<Self>, client: UnixStream) {
         if self.clients.fetch_add(1, Ordering::Relaxed) >= MAX_CLIENTS {
             self.clients.fetch_sub(1, Ordering::Relaxed);
@@ -207,7 +211,7 @@ impl Server {
 
     /// What is real stays real: that it cannot be written down is told, and no failure of the commit.
     fn now_real(&self, record: Record) -> CommitResult {
-        *self.made_real.lock().unwrap_or_else(PoisonError::into_inner) = Some(record.operation.clone());
+        *self.made_real() = Some(record.operation.clone());
         let mut record = Record { committed: true, ..record };
         let written = record.write(&self.dir);
         let path = record.result.entries.first().map(|entry| entry.path.clone());
@@ -220,8 +224,7 @@ impl Server {
 
     /// What was begun under that name.
     fn record(&self, operation: &str) -> Result<Option<Record>> {
-        let made_real = self.made_real.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_real = made_real.as_deref() == Some(operation);
+        let is_real = self.made_real().as_deref() == Some(operation);
         Ok(Record::of(&self.dir, operation)?
             .map(|record| Record { committed: record.committed || is_real, ..record }))
     }
@@ -261,6 +264,8 @@ impl Server {
         let prepared = engine.intent(&operation)?;
         let record = Record { operation, prepared, result, committed: false, vain: false };
         record.write(&self.dir)?;
+        // The same name may be used again.
+        *self.made_real() = None;
         Ok(record)
     }
 

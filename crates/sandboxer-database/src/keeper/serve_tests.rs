@@ -156,3 +156,11 @@ fn a_commit_that_ended_the_transaction_and_failed_can_still_be_told() {
     server.reply(commit("op"), &[]).unwrap_err();
     assert!(Record::of(&dir, "op").unwrap().is_some());
 }
+
+#[test]
+fn a_name_that_is_used_again_is_not_taken_for_what_it_was() {
+    let (server, _dir, _temp) = keeper(false, false);
+    committed(server.reply(commit("whole"), &[]));
+    server.reply(Request::Prepare { operation: "whole".to_owned(), digest: None }, &[]).unwrap();
+    assert!(!server.record("whole").unwrap().unwrap().committed);
+}

@@ -309,20 +309,23 @@ impl Transaction {
         Ok(())
     }
 
-    /// A commit that failed when everything was prepared. The server knows what became of it; what still waits is taken back, for nobody would give
-    /// it its word, and what it has locked would stay locked.
+    /// A commit that failed when everything was prepared. The server knows what became of it. What waits is taken back, for nobody would give it its word, and
+    /// what it has locked would stay locked; but not once the server may have heard that it is to be committed: that is said again.
     fn undecided(&mut self, prepared: &Prepared, error: Error) -> Result<()> {
+        let said = two_phase::on_record(&self.dir(), &Xid::of(prepared)?)?;
         match two_phase::settle(&self.setup, prepared, None) {
-            Ok(Outcome::Committed) if self.prepared.is_some() => {
-                self.go_on();
-                return Ok(());
+            Ok(Outcome::Waiting) if said == Some(Word::Commit) => drop(self.settle(prepared, Word::Commit)?),
+            Ok(Outcome::Waiting) => {
+                self.settle(prepared, Word::RollBack)?;
+                self.prepared = None;
+                self.held.lose(&format!("it could not be committed, and was rolled back: {error}"));
+                return Err(error);
             }
-            Ok(Outcome::Waiting) => drop(self.settle(prepared, Word::RollBack)?),
+            Ok(Outcome::Committed) if self.prepared.is_some() => {}
             _ => return Err(error),
         }
-        self.prepared = None;
-        self.held.lose(&format!("it could not be committed, and was rolled back: {error}"));
-        Err(error)
+        self.go_on();
+        Ok(())
     }
 
     /// A connection that breaks while the server commits does not tell whether it did.

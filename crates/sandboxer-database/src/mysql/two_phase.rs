@@ -86,7 +86,7 @@ pub(super) fn write_down(dir: &Path, xid: &Xid, word: Word) -> Result<()> {
     written.map_err(|error| Error::io("record the decision in", &path, error))
 }
 
-fn on_record(dir: &Path, xid: &Xid) -> Result<Option<Word>> {
+pub(super) fn on_record(dir: &Path, xid: &Xid) -> Result<Option<Word>> {
     let path = record(dir, xid);
     match fs::read_to_string(&path) {
         Ok(text) if text == "COMMIT" => Ok(Some(Word::Commit)),
