@@ -232,6 +232,50 @@ fn a_conflict_of_one_commits_none_and_no_work_is_lost() {
 }
 
 #[test]
+fn a_plan_is_rolled_back_as_one_and_goes_on() {
+    let Some(server) = Postgres::shared() else { return };
+    let (world, postgres) = (World::new(), on(server));
+    let lite = plan(&world, &postgres, "fix");
+    world.ok(&["rollback", "--plan", "fix"]);
+    assert_eq!(world.json(&["diff", "--plan", "fix"])["summary"]["total"], 0);
+    assert_eq!((world.names("fix-pg"), world.names("fix-lite")), ("ann,bob,cy".into(), "ann,bob,cy".into()));
+    assert_eq!(std::fs::read_to_string(world.inside("fix-files").join("a")).unwrap(), "old\n");
+    // Production was never touched, and nothing of it is locked any more.
+    postgres.run("UPDATE users SET name = name");
+    lite.run("UPDATE users SET name = name");
+    assert_eq!(
+        (names(&postgres), names(&lite), world.text("fix/a")),
+        ("ann,bob,cy".into(), "ann,bob,cy".into(), "old\n".into())
+    );
+    assert_eq!(postgres.prepared(), "");
+    world.sql_ok("fix-pg", WORK);
+    world.sql_ok("fix-lite", WORK);
+    world.ok(&["commit", "--plan", "fix"]);
+    assert_eq!((names(&postgres), names(&lite)), ("eve,cy,dan".into(), "eve,cy,dan".into()));
+}
+
+#[test]
+fn a_plan_with_a_lost_transaction_is_rolled_back() {
+    let Some(server) = Postgres::shared() else { return };
+    let (world, postgres) = (World::new(), on(server));
+    let lite = plan(&world, &postgres, "fix");
+    let Production::Postgres(_, database) = &postgres else { return };
+    server.sql(
+        "postgres",
+        &format!(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = '{database}' and backend_xid is not null"
+        ),
+    );
+    assert_ne!(world.run(&["commit", "--plan", "fix"]).code, 0);
+    world.ok(&["rollback", "--plan", "fix"]);
+    assert_eq!(world.json(&["diff", "--plan", "fix"])["summary"]["total"], 0);
+    assert_eq!(
+        (names(&postgres), names(&lite), world.text("fix/a")),
+        ("ann,bob,cy".into(), "ann,bob,cy".into(), "old\n".into())
+    );
+}
+
+#[test]
 fn a_server_that_cannot_prepare_says_so_beforehand() {
     let Some(server) = Postgres::with_settings(&[("max_prepared_transactions", "0")]) else { return };
     let server: &'static Postgres = Box::leak(Box::new(server));

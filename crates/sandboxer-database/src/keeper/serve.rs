@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{DumpableBehavior, geteuid, set_dumpable_behavior};
-use sandboxer_core::model::{CommitResult, DiffView};
+use sandboxer_core::model::{CommitResult, DiffView, Notice};
 use sandboxer_core::{Error, Result};
 use sandboxer_keeper::process::{Seat, settle_in, tell};
 use sandboxer_keeper::socket::{PROMPT, peer};
 
 use super::record::Record;
 use super::wire::{Answer, Failure, PROTOCOL, Request, Startup, receive, send};
-use crate::engine::{Engine, Prepared, Setup, Status};
+use crate::engine::{Engine, Prepared, Setup};
 use crate::{engines, paths, view};
 
 /// The name that a keeper is started under.
@@ -76,13 +76,15 @@ pub(crate) struct Server {
     engine: Mutex<Box<dyn Engine>>,
     /// Operations that were aborted before they were heard of.
     aborted: Mutex<Vec<String>>,
+    /// The last operation that was made real, whether or not that could be written down.
+    made_real: Mutex<Option<String>>,
     clients: AtomicUsize,
 }
 
 impl Server {
     pub(crate) fn new(dir: &Path, engine: Box<dyn Engine>) -> Self {
-        let (engine, aborted) = (Mutex::new(engine), Mutex::default());
-        Self { dir: dir.to_path_buf(), engine, aborted, clients: AtomicUsize::new(0) }
+        let (engine, aborted, made_real) = (Mutex::new(engine), Mutex::default(), Mutex::default());
+        Self { dir: dir.to_path_buf(), engine, aborted, made_real, clients: AtomicUsize::new(0) }
     }
 
     fn engine(&self) -> MutexGuard<'_, Box<dyn Engine>> {
@@ -110,6 +112,10 @@ impl Server {
 
     fn aborted(&self) -> MutexGuard<'_, Vec<String>> {
         self.aborted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn made_real(&self) -> MutexGuard<'_, Option<String>> {
+        self.made_real.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn answer_apart(self: Arc<Self>, client: UnixStream) {
@@ -194,15 +200,33 @@ impl Server {
         operation: String,
         digest: Option<String>,
     ) -> Result<CommitResult> {
-        let mut record = self.begin(engine, operation, digest)?;
+        let record = self.begin(engine, operation, digest)?;
         // Nothing that anybody was shown: whatever else the transaction holds stays in it.
         if !record.result.entries.is_empty() {
             let committed = engine.commit(&record.operation);
-            self.unless_it_failed(engine, committed)?;
+            self.unless_it_failed(engine, &record, committed)?;
         }
-        record.committed = true;
-        record.write(&self.dir)?;
-        Ok(record.result)
+        Ok(self.now_real(record))
+    }
+
+    /// What is real stays real: that it cannot be written down is told, and no failure of the commit.
+    fn now_real(&self, record: Record) -> CommitResult {
+        *self.made_real() = Some(record.operation.clone());
+        let mut record = Record { committed: true, ..record };
+        let written = record.write(&self.dir);
+        let path = record.result.entries.first().map(|entry| entry.path.clone());
+        if let (Err(error), Some(path)) = (written, path) {
+            let message = format!("was committed, but that could not be written down: {error}");
+            record.result.notices.push(Notice { path, message });
+        }
+        record.result
+    }
+
+    /// What was begun under that name.
+    fn record(&self, operation: &str) -> Result<Option<Record>> {
+        let is_real = self.made_real().as_deref() == Some(operation);
+        Ok(Record::of(&self.dir, operation)?
+            .map(|record| Record { committed: record.committed || is_real, ..record }))
     }
 
     fn prepare(
@@ -213,14 +237,15 @@ impl Server {
     ) -> Result<(CommitResult, Prepared)> {
         let mut record = self.begin(engine, operation, digest)?;
         let prepared = engine.prepare(&record.operation);
-        record.prepared = self.unless_it_failed(engine, prepared)?;
+        record.prepared = self.unless_it_failed(engine, &record, prepared)?;
         record.write(&self.dir)?;
         Ok((record.result, record.prepared))
     }
 
-    /// What failed and left the transaction as it was, was never begun.
-    fn unless_it_failed<T>(&self, engine: &mut dyn Engine, done: Result<T>) -> Result<T> {
-        if done.is_err() && matches!(engine.status(), Status::Held { .. }) {
+    /// What failed and left the transaction as it was, was never begun. A new one is held where the old one has ended: of that it can still be asked
+    /// what became of it.
+    fn unless_it_failed<T>(&self, engine: &mut dyn Engine, record: &Record, done: Result<T>) -> Result<T> {
+        if done.is_err() && engine.intent(&record.operation).is_ok_and(|now| now == record.prepared) {
             Record::forget(&self.dir)?;
         }
         done
@@ -239,21 +264,22 @@ impl Server {
         let prepared = engine.intent(&operation)?;
         let record = Record { operation, prepared, result, committed: false, vain: false };
         record.write(&self.dir)?;
+        // The same name may be used again.
+        *self.made_real() = None;
         Ok(record)
     }
 
     fn finish(&self, engine: &mut dyn Engine, operation: &str) -> Result<CommitResult> {
-        let Some(mut record) = Record::of(&self.dir, operation)? else { return Ok(CommitResult::default()) };
-        if !record.committed {
-            engine.finish(&record.prepared)?;
-            record.committed = true;
-            record.write(&self.dir)?;
+        let Some(record) = self.record(operation)? else { return Ok(CommitResult::default()) };
+        if record.committed {
+            return Ok(record.result);
         }
-        Ok(record.result)
+        engine.finish(&record.prepared)?;
+        Ok(self.now_real(record))
     }
 
     fn abort(&self, engine: &mut dyn Engine, operation: String) -> Result<Answer> {
-        let Some(record) = Record::of(&self.dir, &operation)? else {
+        let Some(record) = self.record(&operation)? else {
             self.aborted().push(operation);
             return Ok(Answer::Aborted(true));
         };
@@ -292,3 +318,7 @@ fn admitted(client: &UnixStream) -> Result<(), Failure> {
         Err(e) => Err(Failure::refusal(format!("it cannot be known who asks: {e}"))),
     }
 }
+
+#[cfg(test)]
+#[path = "serve_tests.rs"]
+mod tests;

@@ -33,16 +33,19 @@ fn guard(held: &mut Held) -> Result<Guard> {
 fn run(held: &mut Held, script: &str, guard: &Guard, changed: &mut bool) -> Result<Executed> {
     let mut script = Script::new(script);
     let mut done = Executed::default();
-    let mut mode = mode(held)?;
-    while let Some(statement) = script.next(mode)? {
+    let mut reading = reading(held)?;
+    while let Some(statement) = script.next(reading.mode)? {
         let number = done.statements + 1;
-        let kind = allowed(&statement, guard).map_err(|error| numbered(error, number))?;
+        let judged = reading.must_be_clear(&statement).and_then(|()| allowed(&statement, guard));
+        let kind = judged.map_err(|error| numbered(error, number))?;
+        // Even one that fails may have changed something.
+        *changed |= kind == Kind::Set;
         let what = format!("statement {number} ({})", statement.short());
         held.must_fit(&what, statement.text.len())?;
         done.rows += held.run(&what, |conn| affected(conn, &statement, kind))?;
         done.statements = number;
         if kind == Kind::Set {
-            (*changed, mode) = (true, self::mode(held)?);
+            reading = self::reading(held).map_err(|error| numbered(error, number))?;
         }
     }
     Ok(done)
@@ -98,7 +101,7 @@ fn drained<P: mysql::prelude::Protocol>(
 /// The rows that one reading statement gives.
 pub(super) fn query(held: &mut Held, sql: &str) -> Result<Vec<Row>> {
     let guard = guard(held)?;
-    let mode = mode(held)?;
+    let mode = reading(held)?.mode;
     let mut script = Script::new(sql);
     let statement = script.next(mode)?.ok_or_else(|| Error::usage("the query is empty"))?;
     if script.next(mode)?.is_some() {
@@ -124,14 +127,49 @@ fn rows(conn: &mut Conn, statement: &Statement) -> mysql::Result<Vec<Row>> {
     }
 }
 
-fn mode(held: &mut Held) -> Result<Mode> {
-    let mode: Option<String> =
-        held.run("asking for the mode", |conn| conn.query_first("SELECT @@sql_mode"))?;
-    let mode = mode.unwrap_or_default();
+/// Character sets in which no character has a byte that means something of its own, as it does in ours. In others (sjis, gbk, big5) the
+/// last byte of a character may be a backslash: the server ends a string where we do not, and what follows is hidden from us.
+const WHOLE: [&str; 4] = ["utf8", "utf8mb3", "utf8mb4", "binary"];
+
+/// The same, as long as a text is plain ASCII: else its letters are others to the server, and so are the names of tables.
+const PLAIN: [&str; 2] = ["latin1", "ascii"];
+
+/// How the server reads what it is sent.
+struct Reading {
+    mode: Mode,
+    characters: String,
+}
+
+impl Reading {
+    fn must_be_clear(&self, statement: &Statement) -> Result<()> {
+        if statement.text.is_ascii() || WHOLE.contains(&self.characters.as_str()) {
+            return Ok(());
+        }
+        Err(not_read(&self.characters, &statement.short()))
+    }
+}
+
+fn not_read(characters: &str, what: &str) -> Error {
+    Error::Refused {
+        reason: format!(
+            "{what}: the server would read it as {characters}, in which it may mean something else"
+        ),
+        hint: Some("scripts are UTF-8: write SET NAMES utf8mb4, or leave it out".to_owned()),
+    }
+}
+
+fn reading(held: &mut Held) -> Result<Reading> {
+    let asked = "SELECT @@sql_mode, @@character_set_client";
+    let settings: Option<(String, String)> =
+        held.run("asking for the mode", |conn| conn.query_first(asked))?;
+    let (mode, characters) = settings.unwrap_or_default();
     if mode.split(',').any(|word| word == "ORACLE") {
         return Err(Error::refused("scripts in sql_mode ORACLE cannot be read here"));
     }
-    Ok(Mode::of(&mode))
+    if !WHOLE.iter().chain(&PLAIN).any(|known| *known == characters) {
+        return Err(not_read(&characters, "what follows"));
+    }
+    Ok(Reading { mode: Mode::of(&mode), characters })
 }
 
 /// What a script may change, as it is: the names that this server has, and their values.

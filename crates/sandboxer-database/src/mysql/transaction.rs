@@ -25,6 +25,8 @@ pub(super) struct Transaction {
     savepoints: u64,
     /// What is prepared, until it is settled.
     prepared: Option<Xid>,
+    /// What went wrong after a commit was made.
+    remark: Option<String>,
 }
 
 impl Transaction {
@@ -38,6 +40,7 @@ impl Transaction {
             gone: Vec::new(),
             savepoints: 0,
             prepared: None,
+            remark: None,
         };
         transaction.watch_over();
         Ok(transaction)
@@ -149,6 +152,7 @@ impl Engine for Transaction {
             (Ok(()), _) => {
                 let mut notices = self.held.notices();
                 notices.extend(self.watch.as_ref().map(Watch::notices).unwrap_or_default());
+                notices.extend(self.remark.clone());
                 Status::Held { notices }
             }
             (Err(_), Some(reason)) => Status::Lost { reason: reason.to_owned() },
@@ -235,7 +239,8 @@ impl Engine for Transaction {
     /// Prepared first, where the server can: a connection that breaks in between leaves no doubt then.
     fn commit(&mut self, operation: &str) -> Result<()> {
         let prepared = self.prepare(operation)?;
-        self.finish(&prepared)
+        let Err(error) = self.finish(&prepared) else { return Ok(()) };
+        self.undecided(&prepared, error)
     }
 
     fn prepare(&mut self, operation: &str) -> Result<Prepared> {
@@ -253,7 +258,8 @@ impl Engine for Transaction {
             Prepared::AtDecision { .. } if self.held.xid == xid && self.prepared.is_none() => {
                 two_phase::write_down(&self.dir(), &xid, Word::Trying)?;
                 self.commit_at_once()?;
-                two_phase::write_down(&self.dir(), &xid, Word::Commit)
+                self.remark = two_phase::write_down(&self.dir(), &xid, Word::Commit).err().map(unmarked);
+                Ok(())
             }
             _ => {
                 self.settle(prepared, Word::Commit)?;
@@ -303,6 +309,25 @@ impl Transaction {
         Ok(())
     }
 
+    /// A commit that failed when everything was prepared. The server knows what became of it. What waits is taken back, for nobody would give it its word, and
+    /// what it has locked would stay locked; but not once the server may have heard that it is to be committed: that is said again.
+    fn undecided(&mut self, prepared: &Prepared, error: Error) -> Result<()> {
+        let said = two_phase::on_record(&self.dir(), &Xid::of(prepared)?)?;
+        match two_phase::settle(&self.setup, prepared, None) {
+            Ok(Outcome::Waiting) if said == Some(Word::Commit) => drop(self.settle(prepared, Word::Commit)?),
+            Ok(Outcome::Waiting) => {
+                self.settle(prepared, Word::RollBack)?;
+                self.prepared = None;
+                self.held.lose(&format!("it could not be committed, and was rolled back: {error}"));
+                return Err(error);
+            }
+            Ok(Outcome::Committed) if self.prepared.is_some() => {}
+            _ => return Err(error),
+        }
+        self.go_on();
+        Ok(())
+    }
+
     /// A connection that breaks while the server commits does not tell whether it did.
     fn unknown(&self, error: Error) -> Error {
         let Some(reason) = self.held.lost() else { return error };
@@ -334,4 +359,9 @@ impl Transaction {
             hint: self.checkpoints.last().map(|(name, _)| format!("the latest there is is {name:?}")),
         }
     }
+}
+
+/// Real all the same.
+fn unmarked(error: Error) -> String {
+    format!("the last one was committed, but that could not be written down: {error}")
 }

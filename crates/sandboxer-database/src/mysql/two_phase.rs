@@ -64,7 +64,8 @@ impl Word {
                     "it broke off in the middle of a commit, and this server cannot tell what became of it"
                         .to_owned(),
                 hint: Some(
-                    "look at the database itself; use a server that keeps prepared transactions".to_owned(),
+                    "look at the database itself, then `sandbox destroy --force ID`; use a server that keeps prepared transactions"
+                        .to_owned(),
                 ),
             }),
         }
@@ -85,7 +86,7 @@ pub(super) fn write_down(dir: &Path, xid: &Xid, word: Word) -> Result<()> {
     written.map_err(|error| Error::io("record the decision in", &path, error))
 }
 
-fn on_record(dir: &Path, xid: &Xid) -> Result<Option<Word>> {
+pub(super) fn on_record(dir: &Path, xid: &Xid) -> Result<Option<Word>> {
     let path = record(dir, xid);
     match fs::read_to_string(&path) {
         Ok(text) if text == "COMMIT" => Ok(Some(Word::Commit)),
@@ -131,7 +132,11 @@ fn committed_by_whom(setup: &Setup, xid: &Xid) -> Result<Outcome> {
 
 /// Gives the word to the server, from whichever connection is allowed to.
 pub(super) fn give(server: &Server, conn: &mut Conn, dir: &Path, xid: &Xid, word: Word) -> Result<Outcome> {
-    write_down(dir, xid, word)?;
+    match write_down(dir, xid, word) {
+        // Of what is rolled back no word is needed, as long as there is no other.
+        Err(_) if word == Word::RollBack && on_record(dir, xid)?.is_none() => {}
+        written => written?,
+    }
     let deadline = Instant::now() + DETACH;
     loop {
         let Err(error) = conn.query_drop(format!("XA {} {}", word.verb(), xid.sql())) else {

@@ -31,6 +31,8 @@ pub struct Base {
     pub multixact: u32,
     /// A schema of the sandbox's own on the server, which is not shown.
     pub hidden_schema: String,
+    /// Whether what the server counts for the session could be switched off in it.
+    pub uncounted: bool,
 }
 
 impl Base {
@@ -40,7 +42,8 @@ impl Base {
         let row = answer.rows.first().map(Vec::as_slice).unwrap_or_default();
         let since_first: i32 = number(row, 1)?;
         let multixact = since_first.cast_unsigned().wrapping_add(1);
-        Ok(Self { xid: number(row, 0)?, multixact, hidden_schema: hidden_schema.to_owned() })
+        let (xid, hidden_schema) = (number(row, 0)?, hidden_schema.to_owned());
+        Ok(Self { xid, multixact, hidden_schema, uncounted: may_be_wrong(inside)? })
     }
 
     /// The condition, inside, that a row of a catalog or a table was written by the held transaction.
@@ -115,25 +118,41 @@ pub fn rows_changed(
     Ok(changed)
 }
 
-/// Whether the counters of the transaction may be wrong: they can be switched off, and a superuser could have done it for a while.
-const UNCOUNTED: &str =
-    "(NOT current_setting('track_counts')::bool OR current_setting('is_superuser')::bool)";
+/// Whether the session may have switched the counters of the transaction off for a while: by a role that it can become, by a right to that setting,
+/// or by a function that acts for somebody who has either. (`pg_parameter_acl` is there from version 15 on.)
+const MAY_SWITCH: &str = "EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolsuper AND pg_catalog.pg_has_role(session_user, r.oid, 'member')) \
+    OR EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_roles o ON o.oid = p.proowner \
+      WHERE p.prosecdef AND o.rolsuper OR pg_catalog.array_to_string(p.proconfig, ' ') ~ 'track_counts')";
+
+const GRANTED: &str = "EXISTS (SELECT FROM pg_catalog.pg_parameter_acl a WHERE a.parname = 'track_counts')";
+
+/// Whether the counters may be wrong by what is true now.
+fn may_be_wrong(inside: &mut dyn Session) -> Result<bool> {
+    let grants = inside.query("SELECT pg_catalog.to_regclass('pg_catalog.pg_parameter_acl')")?;
+    let granted = if grants.single().is_some() { GRANTED } else { "false" };
+    let answer = inside.query(&format!(
+        "SELECT NOT pg_catalog.current_setting('track_counts')::bool OR {MAY_SWITCH} OR {granted}"
+    ))?;
+    Ok(answer.single() != Some("f"))
+}
 
 fn touched(inside: &mut dyn Session, base: &Base) -> Result<Vec<Touched>> {
+    // A right that was there at the beginning may have been taken back since.
+    let uncounted = base.uncounted || may_be_wrong(inside)?;
     let counted = "pg_stat_get_xact_tuples_inserted(c.oid) + pg_stat_get_xact_tuples_updated(c.oid) \
                    + pg_stat_get_xact_tuples_deleted(c.oid) > 0";
     let answer = inside.query(&format!(
         "SELECT c.oid, format('%I.%I', n.nspname, c.relname), coalesce(pg_partition_root(c.oid)::oid, c.oid), \
          bool_or(l.mode = 'AccessExclusiveLock'), \
-         pg_stat_get_xact_tuples_updated(c.oid) > 0 OR {UNCOUNTED}, \
-         pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR {UNCOUNTED}, \
+         pg_stat_get_xact_tuples_updated(c.oid) > 0 OR {uncounted}, \
+         pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR {uncounted}, \
          pg_relation_filenode(c.oid) \
          FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace \
          WHERE l.locktype = 'relation' AND l.pid = pg_backend_pid() AND l.granted AND c.relkind = 'r' \
          AND l.mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') \
          AND {} \
          GROUP BY c.oid, n.nspname, c.relname \
-         HAVING bool_or(l.mode = 'AccessExclusiveLock') OR {counted} OR {UNCOUNTED} \
+         HAVING bool_or(l.mode = 'AccessExclusiveLock') OR {counted} OR {uncounted} \
          ORDER BY c.oid",
         rows::user_schema(&base.hidden_schema)
     ))?;

@@ -26,8 +26,12 @@ use super::values::set_text_forms;
 use super::watchdog::{Watchdog, Watched};
 use crate::engine::{Changes, Engine, Executed, Page, Prepared, Setup, Status, encode};
 
-/// How long the connection outside waits for a lock: what it cannot read soon, the held transaction has locked itself.
-const OUTSIDE_LOCK_TIMEOUT: &str = "SET lock_timeout = '1s'; SET default_transaction_read_only = on";
+/// While differences are looked for, the server must not leave out rows that a policy hides from the role: it refuses then, and so do we.
+const SEE_EVERYTHING: &str = "SET LOCAL row_security = off";
+
+/// The connection outside reads only, and everything; what it cannot read soon, the held transaction has locked itself.
+const OUTSIDE: &str =
+    "SET lock_timeout = '1s'; SET default_transaction_read_only = on; SET row_security = off";
 
 /// How long a client that is sent away may take to end what it does.
 const ROLLBACK_PATIENCE: Duration = Duration::from_secs(10);
@@ -195,7 +199,7 @@ fn connected<'a>(
         None => {
             let mut connection = Connection::connect(target, setup.password.as_deref())?;
             connection.query(&set_text_forms("SET"))?;
-            connection.query(OUTSIDE_LOCK_TIMEOUT)?;
+            connection.query(OUTSIDE)?;
             connection
         }
     };
@@ -273,6 +277,7 @@ impl Engine for PostgresEngine {
     fn changes(&mut self) -> Result<Changes> {
         self.look(|held, inner| {
             let outside = connected(&mut inner.outside, &inner.setup, &inner.target)?;
+            held.query(SEE_EVERYTHING)?;
             compare(held, outside, &inner.base, inner.definitions.as_ref(), inner.setup.options.max_rows)
                 .map_err(explain)
         })
@@ -355,19 +360,21 @@ impl PostgresEngine {
     }
 }
 
-/// A table that the sandbox has changed cannot be read outside while somebody there waits to lock it.
+/// What a server says of a difference that it cannot give, with what helps.
 fn explain(error: Error) -> Error {
-    match error {
-        Error::Database { database, message, code: Some(code) } if code == "55P03" => Error::Database {
-            database,
-            message: format!(
-                "{message}: somebody outside waits to lock a table that the sandbox has changed (see its status); \
-                 ask again later, or end the sandbox"
-            ),
-            code: Some(code),
-        },
-        other => other,
-    }
+    let Error::Database { database, message, code: Some(code) } = error else { return error };
+    let help = match code.as_str() {
+        "55P03" => {
+            "somebody outside waits to lock a table that the sandbox has changed (see its status); \
+             ask again later, or end the sandbox"
+        }
+        "42501" if message.contains("row-level security") => {
+            "the role may write rows that it may not see, and nobody could review those; \
+             use a role that sees all of them (ALTER ROLE … BYPASSRLS)"
+        }
+        _ => return Error::Database { database, message, code: Some(code) },
+    };
+    Error::Database { database, message: format!("{message}: {help}"), code: Some(code) }
 }
 
 /// A directory that has nothing but the socket for clients: it is shown inside of sandboxes, and the keeper's own socket must not be.

@@ -192,8 +192,9 @@ pub fn abort(engine: &mut PostgresEngine, prepared: &Prepared) -> Result<bool> {
             &engine.inner,
             &format!("what was prepared as {:?} is committed already", token.operation),
         )),
-        _ if ours => anew(engine).map(|()| false),
-        _ => Ok(false),
+        Outcome::Waiting => Err(says(&engine.inner, "its session has not ended yet; ask again")),
+        Outcome::Aborted if ours => anew(engine).map(|()| false),
+        Outcome::Aborted => Ok(false),
     }
 }
 

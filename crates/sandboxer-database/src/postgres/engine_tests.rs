@@ -541,3 +541,107 @@ fn counters_that_were_switched_off_hide_nothing() {
     engine.execute("set track_counts = off; update users set age = 99 where id = 1").unwrap();
     assert_eq!(engine.changes().unwrap().rows.len(), 1);
 }
+
+/// A login role of the test's own that may write to `users` and `log`, and the world as it sees it.
+fn as_role(world: &mut World<'_>, rights: &str) -> String {
+    let role = format!("app_{}", world.database);
+    world.sql(&format!(
+        "create role {role} login; grant select, insert, update, delete on users, log to {role}; {}",
+        rights.replace("ROLE", &role)
+    ));
+    world.setup.location = world.setup.location.replace("postgres@", &format!("{role}@"));
+    role
+}
+
+#[test]
+fn a_row_that_its_role_may_not_see_is_not_committed_unseen() {
+    let Some(mut world) = world() else { return };
+    let rules = "alter table users enable row level security; \
+        create policy sees on users for select to ROLE using (age < 100); \
+        create policy adds on users for insert to ROLE with check (true)";
+    let role = as_role(&mut world, rules);
+    let mut engine = world.open();
+    engine.execute("insert into log values ('plain')").unwrap();
+    assert_eq!(engine.changes().unwrap().rows.len(), 1);
+    engine.execute("insert into users values (9, 'hidden', 500)").unwrap();
+    let error = engine.changes().unwrap_err().to_string();
+    assert!(error.contains("row-level security") && error.contains("BYPASSRLS"), "{error}");
+    // What is only read is read as the role reads it.
+    assert_eq!(engine.row("users", "9").unwrap(), None);
+    assert_eq!(engine.rows("users", &Page::default()).unwrap().len(), 5);
+    assert_eq!(engine.query("select count(*) as n from users").unwrap(), [row(json!({"n": 5}))]);
+    world.sql(&format!("alter role {role} bypassrls"));
+    engine.rollback().unwrap();
+    engine.execute("insert into users values (9, 'hidden', 500)").unwrap();
+    assert_eq!(engine.changes().unwrap().rows.len(), 1);
+}
+
+#[test]
+fn counters_that_a_role_switched_off_for_a_while_hide_nothing() {
+    let mut unseen = Vec::new();
+    for (rights, before, after) in [
+        (
+            "grant postgres to ROLE",
+            "set role postgres; set track_counts = off",
+            "reset track_counts; reset role",
+        ),
+        // That it could is taken back, too.
+        (
+            "grant postgres to ROLE",
+            "set role postgres; set track_counts = off",
+            "revoke postgres from ROLE; reset track_counts; reset role",
+        ),
+        (
+            "create function hush(f text) returns text language sql security definer as $$select set_config('track_counts', f, false)$$",
+            "select hush('off')",
+            "select hush('on')",
+        ),
+        ("grant set on parameter track_counts to ROLE", "set track_counts = off", "set track_counts = on"),
+    ] {
+        let Some(mut world) = world() else { return };
+        let grants_parameters = world.sql("show server_version_num").parse::<u32>().unwrap() >= 150_000;
+        if rights.contains("parameter") && !grants_parameters {
+            continue;
+        }
+        let role = as_role(&mut world, rights);
+        let mut engine = world.open();
+        let after = after.replace("ROLE", &role);
+        engine.execute(&format!("{before}; update users set age = 99 where id = 1; {after}")).unwrap();
+        if engine.changes().unwrap().rows.len() != 1 {
+            unseen.push(rights);
+        }
+    }
+    assert_eq!(unseen, [""; 0]);
+}
+
+#[test]
+fn a_deadlock_fails_one_statement_and_the_sandbox_goes_on() {
+    let Some(world) = world_with(Options { lock_timeout: Duration::from_secs(60), ..Options::default() })
+    else {
+        return;
+    };
+    let mut engine = world.open();
+    engine.execute("update users set age = 10 where id = 1").unwrap();
+    let mut production = world.production();
+    // Production waits for longer than the sandbox does before it looks, so that the sandbox finds the deadlock.
+    production.query("set deadlock_timeout = '60s'; begin; update users set age = 20 where id = 2").unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| production.query("update users set age = 20 where id = 1").map(drop));
+        until("production waits", || world.sql("select count(*) from pg_locks where not granted") != "0");
+        let error = engine
+            .execute("insert into log values ('x'); update users set age = 10 where id = 2")
+            .unwrap_err();
+        assert!(error.to_string().contains("40P01") && error.to_string().contains("deadlock"), "{error}");
+        assert!(matches!(engine.status(), Status::Held { .. }));
+        // All of the script is taken back, and nothing of what was before it.
+        let changes = engine.changes().unwrap();
+        assert_eq!(changes.rows.len(), 1, "{changes:?}");
+        engine.rollback().unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+    production.query("commit").unwrap();
+    assert_eq!(world.sql("select string_agg(age::text, ',' order by id) from users where id < 3"), "20,20");
+    engine.execute("update users set age = 30 where id = 1").unwrap();
+    engine.commit("x").unwrap();
+    assert_eq!(world.sql("select age from users where id = 1"), "30");
+}

@@ -111,15 +111,30 @@ impl Transactions {
             return if is_gone { Ok(()) } else { Err(no_answer(place, failed)) };
         };
         match self.outcome(place, &record).map_err(|error| no_answer(place, error))? {
-            Outcome::Committed => self.now_real(place, record).and(Err(is_committed(operation))),
-            Outcome::Aborted => Record::forget(&place.keeper()),
             Outcome::Waiting if is_gone => {
                 let setup = place.setup(&self.around).map_err(|error| no_answer(place, error))?;
                 let settled = engines::settle(&setup, &record.prepared, Some(false));
-                settled.map_err(|error| no_answer(place, error))?;
-                Record::forget(&place.keeper())
+                self.given_up(place, record, settled.map_err(|error| no_answer(place, error))?)
             }
             Outcome::Waiting => Err(no_answer(place, failed)),
+            outcome => self.given_up(place, record, outcome),
+        }
+    }
+
+    /// The end of an abort. What the server has not ended yet may still be prepared: it is kept, to be asked for once more.
+    fn given_up(&self, place: &Place, record: Record, outcome: Outcome) -> Result<()> {
+        match outcome {
+            Outcome::Aborted => Record::forget(&place.keeper()),
+            Outcome::Committed => {
+                let error = is_committed(&record.operation);
+                self.now_real(place, record).and(Err(error))
+            }
+            Outcome::Waiting => Err(Error::Database {
+                database: place.location.clone(),
+                message: "its session has not ended yet, so that it is undecided; ask again in a moment"
+                    .to_owned(),
+                code: None,
+            }),
         }
     }
 
@@ -162,3 +177,7 @@ fn no_answer(place: &Place, error: Error) -> Error {
         other => other,
     }
 }
+
+#[cfg(test)]
+#[path = "commits_tests.rs"]
+mod tests;

@@ -99,11 +99,7 @@ pub(super) fn odd_rows_arrive_as_they_are(fixture: &mut Fixture) {
     let insert = |b: i64, bytes: &str| format!("INSERT INTO odd VALUES ('q''\"\\', {b}, {bytes}, 0.1)");
     let script = [insert(1, &production.bytes_of("00ff27")), insert(2, "NULL")].join(";");
     // In MariaDB a backslash needs another one.
-    let script = if matches!(production, super::Production::MariaDb(..)) {
-        script.replace('\\', "\\\\")
-    } else {
-        script
-    };
+    let script = if production.is_mariadb() { script.replace('\\', "\\\\") } else { script };
     sandbox.exec(&script);
     let table = format!("tables/{}.jsonl", production.table("odd"));
     let inside = sandbox.lines(&table);

@@ -99,7 +99,7 @@ pub(super) fn two_sandboxes(fixture: &mut Fixture) {
 pub(super) fn a_database_that_is_not_there(fixture: &mut Fixture) {
     let resource = fixture.production.resource();
     let location = match &fixture.production {
-        Production::Postgres(_, name) | Production::MariaDb(_, name) => {
+        Production::Postgres(_, name) | Production::MariaDb(_, name) | Production::Given(_, name) => {
             resource.location.replace(name.as_str(), "nowhere")
         }
         Production::Sqlite(path) => path.with_file_name("nowhere").display().to_string(),
@@ -123,8 +123,8 @@ pub(super) fn a_failed_create_leaves_nothing(fixture: &mut Fixture) {
             text.display().to_string()
         }
         // Nobody listens there.
-        Production::Postgres(..) => "postgres://nobody@127.0.0.1:1/nothing".to_owned(),
-        Production::MariaDb(..) => "mysql://nobody@127.0.0.1:1/nothing".to_owned(),
+        other if other.is_postgres() => "postgres://nobody@127.0.0.1:1/nothing".to_owned(),
+        _ => "mysql://nobody@127.0.0.1:1/nothing".to_owned(),
     };
     let resource = match resource.path() {
         Some(_) => Resource::at_path("sqlite", Path::new(&resource.location)),

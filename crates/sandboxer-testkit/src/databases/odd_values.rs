@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Fixture, Production};
+use super::Fixture;
 
 pub(super) fn null_is_not_empty(fixture: &mut Fixture) {
     let sandbox = fixture.sandbox();
@@ -52,14 +52,14 @@ pub(super) fn quotes_in_names(fixture: &mut Fixture) {
 }
 
 pub(super) fn large_text(fixture: &mut Fixture) {
-    let kind = if matches!(fixture.production, Production::MariaDb(..)) { "LONGTEXT" } else { "TEXT" };
+    let kind = if fixture.production.is_mariadb() { "LONGTEXT" } else { "TEXT" };
     fixture.production.run(&format!("CREATE TABLE texts(id INTEGER PRIMARY KEY, v {kind}, w {kind})"));
     let sandbox = fixture.sandbox();
     let text: String = (0..200_000).map(|n| format!("{n} ä\n")).collect();
     sandbox.write(&sandbox.row("texts", "1"), &json!({"v": text, "w": "x"}).to_string()).unwrap();
     assert_eq!(sandbox.rows()[0].2["v"], json!(text));
     sandbox.commit().unwrap();
-    let in_bytes = matches!(fixture.production, Production::MariaDb(..));
+    let in_bytes = fixture.production.is_mariadb();
     let length = if in_bytes { text.len() } else { text.chars().count() };
     assert_eq!(fixture.production.ask("SELECT LENGTH(v) FROM texts"), length.to_string());
     sandbox.exec("UPDATE texts SET w = 'y'");

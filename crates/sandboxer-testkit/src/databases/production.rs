@@ -8,8 +8,8 @@ use std::sync::Arc;
 use sandboxer_core::model::Resource;
 use sandboxer_sqlite::{Connection, Mode, Value};
 
-use crate::servers::Postgres;
 use crate::servers::mariadb::MariaDb;
+use crate::servers::{Given, Kind, Postgres};
 
 /// A database of a case's own.
 pub enum Production {
@@ -17,6 +17,8 @@ pub enum Production {
     Postgres(&'static Postgres, String),
     /// The same; the server stops when nobody needs it any more.
     MariaDb(Arc<MariaDb>, String),
+    /// On a server of the user's.
+    Given(Arc<Given>, String),
     /// A file.
     Sqlite(PathBuf),
 }
@@ -27,21 +29,39 @@ impl Production {
         match self {
             Self::Postgres(server, database) => Resource::at_url("postgres", &server.socket_url(database)),
             Self::MariaDb(server, database) => Resource::at_url("mysql", &server.url(database)),
+            Self::Given(server, database) if self.is_postgres() => {
+                Resource::at_url("postgres", &server.url(database))
+            }
+            Self::Given(server, database) => Resource::at_url("mysql", &server.url(database)),
             Self::Sqlite(path) => Resource::at_path("sqlite", path),
+        }
+    }
+
+    /// Whether it is one of PostgreSQL's.
+    pub fn is_postgres(&self) -> bool {
+        match self {
+            Self::Given(server, _) => server.kind() == Kind::Postgres,
+            other => matches!(other, Self::Postgres(..)),
+        }
+    }
+
+    /// Whether it is one of MariaDB's.
+    pub fn is_mariadb(&self) -> bool {
+        match self {
+            Self::Given(server, _) => server.kind() == Kind::MariaDb,
+            other => matches!(other, Self::MariaDb(..)),
         }
     }
 
     /// Runs a script, in a connection of its own that waits for no lock.
     pub fn try_run(&self, script: &str) -> Result<(), String> {
         match self {
-            Self::Postgres(server, database) => {
-                server.try_sql(database, &format!("set lock_timeout = '200ms'; {script}")).map(drop)
-            }
-            Self::MariaDb(..) => {
-                let script = format!("SET innodb_lock_wait_timeout = 1, lock_wait_timeout = 1; {script}");
-                self.mariadb(&script).map(drop)
-            }
             Self::Sqlite(path) => open(path).execute_batch(script).map_err(in_full),
+            _ if self.is_postgres() => self.tell(&format!("set lock_timeout = '200ms'; {script}")).map(drop),
+            _ => {
+                let script = format!("SET innodb_lock_wait_timeout = 1, lock_wait_timeout = 1; {script}");
+                self.tell(&script).map(drop)
+            }
         }
     }
 
@@ -53,21 +73,27 @@ impl Production {
     /// What a query of one column gives, parted by commas.
     pub fn ask(&self, query: &str) -> String {
         let lines = match self {
-            Self::Postgres(server, database) => server.sql(database, query),
-            Self::MariaDb(..) => self.mariadb(query).unwrap_or_else(|error| panic!("{query}: {error}")),
             Self::Sqlite(path) => {
                 let rows = open(path).rows(query, &[]).unwrap();
                 rows.iter().map(|row| shown(&row[0])).collect::<Vec<_>>().join("\n")
             }
+            _ => self.tell(query).unwrap_or_else(|error| panic!("{query}: {error}")),
         };
         lines.trim_end().replace('\n', ",")
     }
 
-    fn mariadb(&self, script: &str) -> Result<String, String> {
-        let output = self.client().args(["-e", script]).output().unwrap();
-        match output.status.success() {
-            true => Ok(String::from_utf8(output.stdout).unwrap()),
-            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    /// What the server's client prints for a script.
+    fn tell(&self, script: &str) -> Result<String, String> {
+        match self {
+            Self::Postgres(server, database) => server.try_sql(database, script),
+            Self::Given(server, database) => server.run(database, script),
+            _ => {
+                let output = self.client().args(["-e", script]).output().unwrap();
+                match output.status.success() {
+                    true => Ok(String::from_utf8(output.stdout).unwrap()),
+                    false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+                }
+            }
         }
     }
 
@@ -92,6 +118,7 @@ impl Production {
                 mariadb.args(["-uroot", "-S"]).arg(server.socket()).arg(database);
                 mariadb
             }
+            Self::Given(server, database) => server.client(database),
             Self::Sqlite(_) => panic!("SQLite has no server"),
         }
     }
@@ -120,44 +147,33 @@ impl Production {
 
     /// How a table is called in paths and differences.
     pub fn table(&self, name: &str) -> String {
-        match self {
-            Self::Postgres(..) => format!("public.{name}"),
-            _ => name.to_owned(),
-        }
+        if self.is_postgres() { format!("public.{name}") } else { name.to_owned() }
     }
 
     /// A name in quotes.
     pub fn quoted(&self, name: &str) -> String {
-        match self {
-            Self::MariaDb(..) => format!("`{}`", name.replace('`', "``")),
-            _ => format!("\"{}\"", name.replace('"', "\"\"")),
+        match self.is_mariadb() {
+            true => format!("`{}`", name.replace('`', "``")),
+            false => format!("\"{}\"", name.replace('"', "\"\"")),
         }
     }
 
     /// The type of columns of bytes.
     pub fn bytes(&self) -> &'static str {
-        match self {
-            Self::Postgres(..) => "BYTEA",
-            _ => "BLOB",
-        }
+        if self.is_postgres() { "BYTEA" } else { "BLOB" }
     }
 
     /// Some bytes as SQL.
     pub fn bytes_of(&self, hex: &str) -> String {
-        match self {
-            Self::Postgres(..) => format!("'\\x{hex}'::bytea"),
-            _ => format!("X'{hex}'"),
-        }
+        if self.is_postgres() { format!("'\\x{hex}'::bytea") } else { format!("X'{hex}'") }
     }
 
     /// The names of the transactions that are prepared on the server.
     pub fn prepared(&self) -> String {
         match self {
-            Self::Postgres(_, database) => {
-                self.ask(&format!("SELECT gid FROM pg_prepared_xacts WHERE database = '{database}'"))
-            }
-            Self::MariaDb(..) => self.ask("XA RECOVER"),
             Self::Sqlite(_) => String::new(),
+            _ if self.is_mariadb() => self.ask("XA RECOVER"),
+            _ => self.ask("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"),
         }
     }
 }

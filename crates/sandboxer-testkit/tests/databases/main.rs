@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 use sandboxer_database::credentials::Environment;
 use sandboxer_database::{serve_if_asked, snapshot, transaction};
 use sandboxer_testkit::databases::{self, CASES, Case, Fixture, MODULES, Production};
-use sandboxer_testkit::servers::Postgres;
 use sandboxer_testkit::servers::mariadb::MariaDb;
+use sandboxer_testkit::servers::{self, Given, Postgres};
 use sandboxer_testkit::skip;
 
 /// A kind of database with a strategy.
@@ -30,6 +30,9 @@ const KINDS: &[Kind] = &[
 
 /// The server of this process, until everything is done.
 static MARIADB: Mutex<Option<Arc<MariaDb>>> = Mutex::new(None);
+
+/// Servers that the environment names, until everything is done.
+static GIVEN: Mutex<Vec<Arc<Given>>> = Mutex::new(Vec::new());
 
 fn main() {
     serve_if_asked();
@@ -53,6 +56,7 @@ fn run(arguments: &[String]) -> i32 {
     let failed = KINDS.iter().flat_map(|kind| failures(kind, &chosen)).collect::<Vec<_>>();
     println!("test result: {}. failed: {failed:#?}", if failed.is_empty() { "ok" } else { "FAILED" });
     MARIADB.lock().unwrap().take();
+    GIVEN.lock().unwrap().clear();
     if failed.is_empty() { 0 } else { 101 }
 }
 
@@ -89,13 +93,37 @@ fn transaction_on(production: impl FnOnce(&Path) -> Production) -> Fixture {
     Fixture::new(transaction::entry(Environment::empty()), program(), production)
 }
 
+/// On the user's own server of that kind, if the environment names one.
+fn given(kind: servers::Kind) -> Option<Fixture> {
+    let mut known = GIVEN.lock().unwrap();
+    let at = match known.iter().position(|server| server.kind() == kind) {
+        Some(at) => at,
+        None => {
+            known.push(Arc::new(Given::find(kind)?));
+            known.len() - 1
+        }
+    };
+    let (server, secret) = (known[at].clone(), known[at].secret());
+    let variable =
+        move |name: &str| secret.clone().filter(|(known, _)| *known == name).map(|(_, value)| value);
+    let around = Environment { variable: Arc::new(variable), home: None };
+    let name = server.database();
+    Some(Fixture::new(transaction::entry(around), program(), |_| Production::Given(server, name)))
+}
+
 fn postgres() -> Option<Fixture> {
+    if let Some(fixture) = given(servers::Kind::Postgres) {
+        return Some(fixture);
+    }
     let server = Postgres::shared()?;
     Some(transaction_on(|_| Production::Postgres(server, server.database())))
 }
 
 fn mariadb() -> Option<Fixture> {
     static DATABASES: AtomicU32 = AtomicU32::new(0);
+    if let Some(fixture) = given(servers::Kind::MariaDb) {
+        return Some(fixture);
+    }
     if let Some(reason) = MariaDb::missing() {
         skip(&reason);
         return None;

@@ -188,3 +188,62 @@ fn tables_without_transactions_are_not_written_to_by_any_way() {
     engine.query("SELECT * FROM log").unwrap();
     engine.execute("INSERT INTO users (name) VALUES ('log')").unwrap();
 }
+
+/// In each of these a character may end in the byte of a backslash: the server ends a string where we do not.
+const SPLITTING: [&str; 6] = ["sjis", "cp932", "gbk", "big5", "gb18030", "eucjpms"];
+
+const CHOOSING: [&str; 5] = [
+    "SET NAMES {}",
+    "SET CHARACTER SET {}",
+    "SET character_set_client = {}",
+    "SET sql_notes = 1, @@session.character_set_client := '{}'",
+    "CALL choose_{}()",
+];
+
+/// A function that writes to a table without transactions, hidden in what is a string in UTF-8.
+const HIDDEN: [&str; 2] = [
+    "UPDATE users SET age = LENGTH('\u{c3}\\') + noted() WHERE id = 1 -- '",
+    "INSERT INTO notes VALUES (LENGTH('\u{8868}\\') + noted(), '') -- ')",
+];
+
+#[test]
+fn no_character_set_hides_a_statement() {
+    let Some(mut world) = World::new() else { return };
+    world.run("CREATE TABLE log (a INT) ENGINE=MyISAM");
+    world.run("CREATE FUNCTION noted() RETURNS INT BEGIN INSERT INTO log VALUES (1); RETURN 1; END");
+    for set in SPLITTING.iter().filter(|set| **set != "gb18030") {
+        world.run(&format!("CREATE PROCEDURE choose_{set}() SET NAMES {set}"));
+    }
+    let mut engine = world.open();
+    for (set, choose) in SPLITTING.iter().flat_map(|set| CHOOSING.map(|choose| (set, choose))) {
+        for hidden in HIDDEN {
+            let script = format!("{}; {hidden}", choose.replace("{}", set));
+            engine.execute(&script).expect_err(&script);
+            assert_eq!(world.see("SELECT COUNT(*) FROM log"), ["0"], "{script}");
+            let now = engine.query("SELECT @@character_set_client AS now").unwrap();
+            assert_eq!(now[0].get("now").unwrap(), "utf8mb4", "{script}");
+        }
+    }
+    assert_eq!(world.see("SELECT COUNT(*) FROM log"), ["0"]);
+}
+
+#[test]
+fn character_sets_that_split_nothing_may_be_chosen() {
+    let Some(world) = World::new() else { return };
+    let mut engine = world.open();
+    for script in [
+        "SET NAMES utf8; UPDATE users SET name = '\u{e9}' WHERE id = 1",
+        "SET NAMES utf8mb4 COLLATE utf8mb4_bin; UPDATE users SET name = '\u{1f600}' WHERE id = 1",
+        "SET NAMES binary; UPDATE users SET name = '\u{e9}' WHERE id = 1",
+        "SET NAMES latin1; UPDATE users SET name = 'e' WHERE id = 1",
+        "SET NAMES latin1; SET NAMES utf8mb4; UPDATE users SET name = '\u{e9}' WHERE id = 1",
+    ] {
+        engine.execute(script).unwrap();
+    }
+    // Names in it would mean others than those that were looked at.
+    let error =
+        engine.execute("SET NAMES latin1; UPDATE users SET name = '\u{e9}' WHERE id = 1").unwrap_err();
+    assert!(error.to_string().contains("latin1") && error.to_string().contains("statement 2"), "{error}");
+    engine.execute("SET sql_mode = 'ORACLE'; SELECT 1").unwrap_err();
+    engine.execute("UPDATE users SET name = '\u{e9}' WHERE id = 1").unwrap();
+}

@@ -1,8 +1,11 @@
 //! Two phases, and what another process can do after a crash.
+use std::time::Duration;
+
+use mysql::prelude::Queryable;
 use serde_json::json;
 
 use super::{World, connect};
-use crate::engine::{Outcome, Prepared, Status};
+use crate::engine::{Engine, Options, Outcome, Prepared, Status};
 use crate::mysql::settle;
 
 const LOOK: &str = "SELECT name FROM users WHERE id = 1";
@@ -90,4 +93,59 @@ fn nothing_is_prepared_too() {
     drop(engine);
     world.run("UPDATE users SET age = 1");
     assert_eq!(world.see("SELECT COUNT(*) FROM users"), ["3"]);
+}
+
+/// The same work, as on a server that keeps nothing prepared.
+fn at_decision(engine: &mut Box<dyn Engine>) -> Prepared {
+    let Prepared::Durable(token) = engine.intent("op").unwrap() else { panic!("not durable") };
+    Prepared::AtDecision { reason: "as an old server".to_owned(), token }
+}
+
+#[test]
+fn a_mark_that_is_lost_after_the_commit_does_not_undo_it() {
+    let Some(mut world) = World::new() else { return };
+    let mut setup = world.setup();
+    setup.options = Options { lock_timeout: Duration::from_secs(300), ..setup.options };
+    let mut engine = super::super::open(&setup).unwrap();
+    engine.execute("UPDATE users SET name = 'real' WHERE id = 1").unwrap();
+    let prepared = at_decision(&mut engine);
+    // Commits wait for this lock, so that the directory can go between the commit and its mark.
+    world.run("FLUSH TABLES WITH READ LOCK");
+    let finished = std::thread::scope(|scope| {
+        let finishing = scope.spawn(|| engine.finish(&prepared));
+        while is_committing(&mut world) == Some(false) && !finishing.is_finished() {
+            std::thread::yield_now();
+        }
+        std::fs::remove_dir_all(&setup.dir).unwrap();
+        world.run("UNLOCK TABLES");
+        finishing.join().unwrap()
+    });
+    assert_eq!(world.see(LOOK), ["real"]);
+    finished.unwrap();
+    let Status::Held { notices } = engine.status() else { panic!("lost") };
+    assert!(notices.iter().any(|notice| notice.contains("was committed")), "{notices:?}");
+}
+
+/// Whether somebody's commit waits for a lock.
+fn is_committing(world: &mut World) -> Option<bool> {
+    let sql = "SELECT COUNT(*) > 0 FROM information_schema.processlist WHERE info LIKE 'XA COMMIT%' AND state LIKE 'Waiting%'";
+    world.outside.query_first(sql).unwrap()
+}
+
+#[test]
+fn a_decision_that_cannot_be_written_down_leaves_nothing_prepared() {
+    let Some(mut world) = World::new() else { return };
+    let setup = world.setup();
+    let mut engine = world.open();
+    engine.execute("UPDATE users SET name = 'never' WHERE id = 1").unwrap();
+    std::fs::remove_dir_all(&setup.dir).unwrap();
+    engine.commit("op").unwrap_err();
+    assert_eq!(world.see("XA RECOVER"), Vec::<String>::new());
+    assert!(matches!(engine.status(), Status::Lost { .. }), "{:?}", engine.status());
+    std::fs::create_dir(&setup.dir).unwrap();
+    engine.rollback().unwrap();
+    world.run("UPDATE users SET name = 'free' WHERE id = 1");
+    engine.execute("UPDATE users SET name = 'then' WHERE id = 1").unwrap();
+    engine.commit("op").unwrap();
+    assert_eq!(world.see(LOOK), ["then"]);
 }
