@@ -26,6 +26,7 @@ pub const NOTADB: c_int = 26;
 pub const OPEN_READONLY: c_int = 0x1;
 pub const OPEN_READWRITE: c_int = 0x2;
 pub const OPEN_CREATE: c_int = 0x4;
+pub const OPEN_NOFOLLOW: c_int = 0x0100_0000;
 pub const OPEN_EXRESCODE: c_int = 0x0200_0000;
 
 pub const INTEGER: c_int = 1;

@@ -135,7 +135,7 @@ impl Snapshots {
 
 /// The clone as it is now, put aside, and its difference from the base.
 fn frozen_difference(place: &Place, request: &CommitRequest) -> Result<(Difference, DiffView)> {
-    sqlite::clone(&place.clone, &place.frozen())?;
+    sqlite::clone_confined(&place.clone, &place.frozen())?;
     let difference = sqlite::exact_difference(&place.base(), &place.frozen())?;
     let seen = view(&converted(difference.changes()))?;
     match &request.digest {

@@ -5,11 +5,11 @@ use sandboxer_sqlite::{Connection, Mode, Value};
 
 use super::*;
 
-struct Fixture {
-    dir: tempfile::TempDir,
-    original: PathBuf,
-    strategy: Arc<dyn SandboxStrategy>,
-    sandbox: SandboxRef,
+pub(super) struct Fixture {
+    pub dir: tempfile::TempDir,
+    pub original: PathBuf,
+    pub strategy: Arc<dyn SandboxStrategy>,
+    pub sandbox: SandboxRef,
 }
 
 const SCHEMA: &str = "CREATE TABLE users(id INTEGER PRIMARY KEY, name TEXT); CREATE TABLE log(line);
@@ -19,7 +19,7 @@ fn strategy(home: &Path) -> Arc<dyn SandboxStrategy> {
     (entry().factory)(NAME, &Default::default(), &StrategyContext::quiet(home)).unwrap()
 }
 
-fn fixture() -> Fixture {
+pub(super) fn fixture() -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let original = dir.path().join("app.db");
     run(&original, SCHEMA);
@@ -29,51 +29,51 @@ fn fixture() -> Fixture {
     Fixture { dir, original, strategy, sandbox }
 }
 
-fn run(path: &Path, sql: &str) {
+pub(super) fn run(path: &Path, sql: &str) {
     Connection::open(path, Mode::Create).unwrap().execute_batch(sql).unwrap();
 }
 
 impl Fixture {
-    fn clone(&self) -> PathBuf {
+    pub fn clone(&self) -> PathBuf {
         self.sandbox.sandbox_path().unwrap()
     }
 
-    fn work(&self, sql: &str) {
+    pub fn work(&self, sql: &str) {
         run(&self.clone(), sql);
     }
 
-    fn names(&self, path: &Path) -> String {
+    pub fn names(&self, path: &Path) -> String {
         let connection = Connection::open(path, Mode::ReadOnly).unwrap();
         let names = connection.value("SELECT group_concat(name) FROM (SELECT name FROM users ORDER BY id)");
         names.unwrap().as_text().unwrap()
     }
 
-    fn read(&self, path: &str) -> Result<String> {
+    pub fn read(&self, path: &str) -> Result<String> {
         let content = self.strategy.read(&self.sandbox, &RelPath::parse(path).unwrap());
         content.map(|bytes| String::from_utf8(bytes).unwrap())
     }
 
-    fn write(&self, path: &str, content: &str) -> Result<Change> {
+    pub fn write(&self, path: &str, content: &str) -> Result<Change> {
         self.strategy.write(&self.sandbox, &RelPath::parse(path).unwrap(), content.as_bytes())
     }
 
-    fn paths(&self) -> Vec<String> {
+    pub fn paths(&self) -> Vec<String> {
         let view = self.strategy.diff(&self.sandbox).unwrap();
         view.entries.iter().map(|entry| entry.path.to_string()).collect()
     }
 
-    fn commit(&self, on_conflict: OnConflict) -> Result<CommitResult> {
+    pub fn commit(&self, on_conflict: OnConflict) -> Result<CommitResult> {
         let request = CommitRequest { on_conflict, ..CommitRequest::default() };
         self.strategy.commit(&self.sandbox, &request)
     }
 
-    fn phase(&self, strategy: &dyn SandboxStrategy, phase: Phase) -> Result<CommitResult> {
+    pub fn phase(&self, strategy: &dyn SandboxStrategy, phase: Phase) -> Result<CommitResult> {
         let sandbox = self.sandbox.clone().for_operation(&OpId::from_string("op_1"));
         strategy.commit(&sandbox, &CommitRequest { phase, ..CommitRequest::default() })
     }
 
     /// Another process, as far as the strategy can tell.
-    fn another(&self) -> Arc<dyn SandboxStrategy> {
+    pub fn another(&self) -> Arc<dyn SandboxStrategy> {
         strategy(&self.dir.path().join("home"))
     }
 }

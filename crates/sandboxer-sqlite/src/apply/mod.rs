@@ -211,7 +211,7 @@ impl<'c> Work<'c> {
         if difference.is_empty() {
             return Ok(());
         }
-        let clone = Connection::open(self.clone, Mode::ReadWrite)?;
+        let clone = Connection::open(self.clone, Mode::Confined)?;
         clone.busy_timeout(PATIENCE)?;
         let known: BTreeSet<String> = tables(self.original)?.into_iter().map(|table| table.name).collect();
         let is_known = |row: &Vec<Value>| row[0].as_text().is_some_and(|name| known.contains(&name));
