@@ -68,6 +68,8 @@ long long EXPORT(changes)(sqlite3 *db) { return sqlite3_changes64(db); }
 long long EXPORT(total_changes)(sqlite3 *db) { return sqlite3_total_changes64(db); }
 int EXPORT(enable_triggers)(sqlite3 *db, int on) { return sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, on, (int *)0); }
 
+int EXPORT(defend)(sqlite3 *db) { return sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, (int *)0); }
+
 int EXPORT(prepare)(sqlite3 *db, const char *sql, int length, sqlite3_stmt **statement, const char **tail) {
   return sqlite3_prepare_v2(db, sql, length, statement, tail);
 }

@@ -179,6 +179,12 @@ impl Connection {
         self.check(unsafe { ffi::enable_triggers(self.db, on.into()) }, "configure")
     }
 
+    /// Refuses from now on what changes content past its tables: pages as such, the text of the schema, the inside of virtual tables.
+    pub fn defend(&self) -> Result<()> {
+        // SAFETY: the handle is open.
+        self.check(unsafe { ffi::defend(self.db) }, "configure")
+    }
+
     /// Whether statements that begin or end transactions and savepoints, or attach files, are refused.
     pub fn guard(&self, on: bool) -> Result<()> {
         // SAFETY: the handle is open; the callback is static and uses nothing of the caller's.

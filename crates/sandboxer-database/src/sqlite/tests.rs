@@ -388,3 +388,24 @@ fn what_was_committed_can_be_told_afterwards() {
         assert!(settle(&setup, &prepared, None).unwrap_err().to_string().contains("cannot be told"));
     });
 }
+
+/// What no session records would be committed without having been seen.
+#[test]
+fn nothing_is_written_past_the_tables() {
+    on_both(|world| {
+        let mut engine = world.open();
+        engine.execute("CREATE VIRTUAL TABLE words USING fts5(word)").unwrap();
+        for script in [
+            "UPDATE sqlite_dbpage SET data = (SELECT replace(data, 'bob', 'eve') FROM sqlite_dbpage WHERE pgno = 2) WHERE pgno = 2",
+            "UPDATE sqlite_dbpage SET data = zeroblob(4096) WHERE pgno = 2",
+            "INSERT INTO sqlite_dbpage (pgno, data) VALUES (2, zeroblob(4096))",
+            "DELETE FROM words_data",
+            "UPDATE sqlite_schema SET sql = sql",
+        ] {
+            assert!(matches!(engine.execute(script), Err(Error::Usage { .. })), "{script}");
+        }
+        engine.execute("INSERT INTO words VALUES ('found')").unwrap();
+        assert_eq!(engine.query("SELECT * FROM words('found')").unwrap().len(), 1);
+        assert_eq!(names(&mut engine), ["ann", "bob", "cid"]);
+    });
+}
