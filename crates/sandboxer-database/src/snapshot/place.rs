@@ -84,6 +84,11 @@ impl Place {
         self.commit().join("clone.db")
     }
 
+    /// What the base is to be, where not everything of the clone could be committed.
+    pub fn next(&self) -> PathBuf {
+        self.commit().join("base.db")
+    }
+
     pub fn checkpoint(&self, id: &CheckpointId) -> PathBuf {
         self.dir.join("checkpoints").join(format!("{}.db", encode(id.as_str())))
     }
