@@ -256,8 +256,11 @@ pub enum Outcome {
     Waiting,
 }
 
+/// The text of NULL in a key: no value has it, since `%` is encoded.
+const NULL: &str = "%null";
+
 /// The text form of a primary key: the values as text joined by `,`, each with `%`, `,`, `/`, `?` and control characters
-/// percent-encoded (so it is one component of a path); NULL is `%00`. The name of a row in paths.
+/// percent-encoded (so it is one component of a path); NULL is `%null`, which encodes nothing. The name of a row in paths.
 pub fn key_text<'a>(values: impl IntoIterator<Item = &'a Value>) -> String {
     values.into_iter().map(key_part).collect::<Vec<_>>().join(",")
 }
@@ -269,7 +272,7 @@ pub fn key_parts(key: &str) -> Option<Vec<Option<String>>> {
 
 fn key_part(value: &Value) -> String {
     let text = match value {
-        Value::Null => return "%00".to_owned(),
+        Value::Null => return NULL.to_owned(),
         Value::String(text) => text.clone(),
         Value::Object(object) => object.get("b64").and_then(Value::as_str).unwrap_or_default().to_owned(),
         other => other.to_string(),
@@ -311,7 +314,7 @@ pub fn decode(text: &str) -> Option<String> {
 }
 
 fn part_text(part: &str) -> Option<Option<String>> {
-    if part == "%00" { Some(None) } else { decode(part).map(Some) }
+    if part == NULL { Some(None) } else { decode(part).map(Some) }
 }
 
 #[cfg(test)]
@@ -325,17 +328,19 @@ mod tests {
     fn a_key_is_one_component_of_a_path_and_comes_back() {
         for (values, text) in [
             (vec![json!(7)], "7"),
-            (vec![json!("a/b"), json!(null)], "a%2Fb,%00"),
+            (vec![json!("a/b"), json!(null)], "a%2Fb,%null"),
             (vec![json!("50%, or so")], "50%25%2C or so"),
             (vec![json!("..")], "%2E%2E"),
             (vec![json!("")], ""),
+            (vec![json!("\0"), json!("null"), json!("%null")], "%00,null,%25null"),
             (vec![json!({"b64": "AA=="})], "AA%3D%3D"),
         ] {
             assert_eq!(key_text(&values), text);
             let parts = key_parts(text).unwrap();
             assert_eq!(parts.len(), values.len());
         }
-        assert_eq!(key_parts("a%2Fb,%00").unwrap(), [Some("a/b".to_owned()), None]);
+        assert_eq!(key_parts("a%2Fb,%null").unwrap(), [Some("a/b".to_owned()), None]);
+        assert_eq!(key_parts("%00").unwrap(), [Some("\0".to_owned())]);
         assert_eq!(key_parts("%zz"), None);
         assert_eq!(key_parts("%"), None);
     }

@@ -26,7 +26,36 @@
 #define EXPORT(name) sandboxer_sqlite3_##name
 
 const char *EXPORT(libversion)(void) { return sqlite3_libversion(); }
-int EXPORT(open)(const char *path, sqlite3 **db, int flags) { return sqlite3_open_v2(path, db, flags, 0); }
+
+/*
+** What is opened is a regular file, or a directory to be synchronized. Opening a FIFO that somebody put in the place of a journal
+** would wait for ever, and looking before opening would leave an instant between the two.
+*/
+static int openRegular(const char *path, int flags, int mode) {
+  struct stat found;
+  int file = open(path, flags | O_NONBLOCK, mode);
+  if( file<0 || strcmp(path, "/dev/null")==0 ) return file;
+  if( fstat(file, &found)==0 && (S_ISREG(found.st_mode) || S_ISDIR(found.st_mode)) ) return file;
+  close(file);
+  errno = EINVAL;
+  return -1;
+}
+static void openOnlyRegular(void) {
+  static int done = 0;
+  sqlite3_mutex *mutex;
+  if( sqlite3_initialize()!=SQLITE_OK ) return;
+  mutex = sqlite3_mutex_alloc(SQLITE_MUTEX_STATIC_APP1);
+  sqlite3_mutex_enter(mutex);
+  if( !done ){
+    sqlite3_vfs *vfs = sqlite3_vfs_find(0);
+    done = vfs->xSetSystemCall(vfs, "open", (sqlite3_syscall_ptr)openRegular)==SQLITE_OK;
+  }
+  sqlite3_mutex_leave(mutex);
+}
+int EXPORT(open)(const char *path, sqlite3 **db, int flags) {
+  openOnlyRegular();
+  return sqlite3_open_v2(path, db, flags, 0);
+}
 int EXPORT(close)(sqlite3 *db) { return sqlite3_close_v2(db); }
 const char *EXPORT(errmsg)(sqlite3 *db) { return sqlite3_errmsg(db); }
 const char *EXPORT(errstr)(int code) { return sqlite3_errstr(code); }
@@ -38,6 +67,8 @@ int EXPORT(db_readonly)(sqlite3 *db) { return sqlite3_db_readonly(db, "main"); }
 long long EXPORT(changes)(sqlite3 *db) { return sqlite3_changes64(db); }
 long long EXPORT(total_changes)(sqlite3 *db) { return sqlite3_total_changes64(db); }
 int EXPORT(enable_triggers)(sqlite3 *db, int on) { return sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, on, (int *)0); }
+
+int EXPORT(defend)(sqlite3 *db) { return sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, (int *)0); }
 
 int EXPORT(prepare)(sqlite3 *db, const char *sql, int length, sqlite3_stmt **statement, const char **tail) {
   return sqlite3_prepare_v2(db, sql, length, statement, tail);

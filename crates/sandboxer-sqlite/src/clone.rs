@@ -30,7 +30,15 @@ const ATTEMPTS: usize = 5;
 /// Makes `to`, which must not exist, a database with the content that `original` has at one instant. Programs may be writing to it all
 /// the while. What a crashed writer left is recovered first, as any program that opens it would. Durable when it returns.
 pub fn clone(original: &Path, to: &Path) -> Result<Way> {
-    let source = open_original(original)?;
+    clone_from(open_original(original, Mode::ReadWrite)?, to)
+}
+
+/// The same of a database that programs can put anything in the place of: see [`Mode::Confined`].
+pub fn clone_confined(original: &Path, to: &Path) -> Result<Way> {
+    clone_from(open_original(original, Mode::Confined)?, to)
+}
+
+fn clone_from(source: Connection, to: &Path) -> Result<Way> {
     let target = OpenOptions::new().write(true).create_new(true).open(to);
     let target = target.map_err(|error| Error::io("create", to, error))?;
     let result = fill(&source, &target, to);
@@ -46,15 +54,15 @@ fn fill(source: &Connection, target: &File, to: &Path) -> Result<Way> {
     let way = if hold_still(source)? { copy_file(source, target, to)? } else { Way::Backup };
     if way == Way::Backup {
         source.rollback();
-        let clone = Connection::open(to, Mode::ReadWrite)?;
+        let clone = Connection::open(to, Mode::Confined)?;
         copy_content(source, &clone)?;
     }
     target.sync_all().map_err(|error| Error::io("write to disk", to, error))?;
     Ok(way)
 }
 
-fn open_original(path: &Path) -> Result<Connection> {
-    let connection = Connection::open(path, Mode::ReadWrite)?;
+fn open_original(path: &Path, mode: Mode) -> Result<Connection> {
+    let connection = Connection::open(path, mode)?;
     connection.busy_timeout(PATIENCE)?;
     connection.value("SELECT count(*) FROM sqlite_schema")?;
     if connection.is_read_only() {
@@ -87,7 +95,7 @@ pub(crate) fn hold_still(connection: &Connection) -> Result<bool> {
 
 /// With a second connection that holds writers off, so that none puts more into the WAL before the transaction begins.
 fn move_wal_into_file(connection: &Connection) -> Result<()> {
-    let gate = Connection::open(connection.path(), Mode::ReadWrite)?;
+    let gate = connection.another()?;
     gate.busy_timeout(PATIENCE)?;
     gate.execute_batch("BEGIN IMMEDIATE")?;
     connection.rows("PRAGMA wal_checkpoint(PASSIVE)", &[])?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use sandboxer_core::{Error, Result};
 
 use crate::statement::Statement;
-use crate::{Value, ffi};
+use crate::{Value, confined, ffi};
 
 /// How to open a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,9 @@ pub enum Mode {
     ReadWrite,
     /// The same, and made where it does not exist.
     Create,
+    /// For reading and writing one that lies where programs can put anything in its place: a link, or anything else that is not a
+    /// file of its own, is refused, also beside it.
+    Confined,
 }
 
 /// What a transaction has of the file.
@@ -80,6 +83,7 @@ impl std::fmt::Display for Failure {
 pub struct Connection {
     db: *mut ffi::Db,
     path: PathBuf,
+    mode: Mode,
 }
 
 // SAFETY: SQLite is compiled for several threads (SQLITE_THREADSAFE 2): a connection may move to another thread, as long as
@@ -95,15 +99,28 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Opens the database at `path`; symbolic links in it are followed.
+    /// Opens the database at `path`; symbolic links in it are followed, but with [`Mode::Confined`].
     pub fn open(path: &Path, mode: Mode) -> Result<Self> {
-        let name = CString::new(path.as_os_str().as_bytes())
+        if mode != Mode::Confined {
+            return Self::open_at(path, path, mode);
+        }
+        let place = confined::place(path)?;
+        confined::check(&place)?;
+        let connection = Self::open_at(&place, path, mode)?;
+        confined::check_opened(path, connection.descriptor())?;
+        Ok(connection)
+    }
+
+    /// Opens what is at `place`, which is `path` in messages.
+    fn open_at(place: &Path, path: &Path, mode: Mode) -> Result<Self> {
+        let name = CString::new(place.as_os_str().as_bytes())
             .map_err(|_| Error::usage(format!("{} has a NUL byte in its name", path.display())))?;
         let flags = ffi::OPEN_EXRESCODE
             | match mode {
                 Mode::ReadOnly => ffi::OPEN_READONLY,
                 Mode::ReadWrite => ffi::OPEN_READWRITE,
                 Mode::Create => ffi::OPEN_READWRITE | ffi::OPEN_CREATE,
+                Mode::Confined => ffi::OPEN_READWRITE | ffi::OPEN_NOFOLLOW,
             };
         let mut db = ptr::null_mut();
         // SAFETY: the name ends with NUL and outlives the call; `db` is a place for one pointer.
@@ -111,7 +128,7 @@ impl Connection {
         if db.is_null() {
             return Err(Error::io("open", path, std::io::Error::from(std::io::ErrorKind::OutOfMemory)));
         }
-        let connection = Self { db, path: path.to_path_buf() };
+        let connection = Self { db, path: path.to_path_buf(), mode };
         if code == ffi::OK {
             return Ok(connection);
         }
@@ -121,6 +138,11 @@ impl Connection {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Another connection to the same, opened the same way.
+    pub(crate) fn another(&self) -> Result<Self> {
+        Self::open(&self.path, self.mode)
     }
 
     /// The last failure.
@@ -155,6 +177,12 @@ impl Connection {
     pub fn enable_triggers(&self, on: bool) -> Result<()> {
         // SAFETY: the handle is open.
         self.check(unsafe { ffi::enable_triggers(self.db, on.into()) }, "configure")
+    }
+
+    /// Refuses from now on what changes content past its tables: pages as such, the text of the schema, the inside of virtual tables.
+    pub fn defend(&self) -> Result<()> {
+        // SAFETY: the handle is open.
+        self.check(unsafe { ffi::defend(self.db) }, "configure")
     }
 
     /// Whether statements that begin or end transactions and savepoints, or attach files, are refused.

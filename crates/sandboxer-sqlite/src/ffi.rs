@@ -26,6 +26,7 @@ pub const NOTADB: c_int = 26;
 pub const OPEN_READONLY: c_int = 0x1;
 pub const OPEN_READWRITE: c_int = 0x2;
 pub const OPEN_CREATE: c_int = 0x4;
+pub const OPEN_NOFOLLOW: c_int = 0x0100_0000;
 pub const OPEN_EXRESCODE: c_int = 0x0200_0000;
 
 pub const INTEGER: c_int = 1;
@@ -59,6 +60,7 @@ functions! {
     changes = "sandboxer_sqlite3_changes"(db: *mut Db) -> c_longlong;
     total_changes = "sandboxer_sqlite3_total_changes"(db: *mut Db) -> c_longlong;
     enable_triggers = "sandboxer_sqlite3_enable_triggers"(db: *mut Db, on: c_int) -> c_int;
+    defend = "sandboxer_sqlite3_defend"(db: *mut Db) -> c_int;
     guard = "sandboxer_sqlite3_guard"(db: *mut Db, on: c_int) -> c_int;
     prepare = "sandboxer_sqlite3_prepare"(db: *mut Db, sql: *const c_char, length: c_int, stmt: *mut *mut Stmt, tail: *mut *const c_char) -> c_int;
     step = "sandboxer_sqlite3_step"(stmt: *mut Stmt) -> c_int;

@@ -8,6 +8,7 @@ mod apply;
 mod backup;
 mod btree;
 mod clone;
+mod confined;
 mod connection;
 mod difference;
 mod ffi;
@@ -20,7 +21,7 @@ mod value;
 pub use access::{After, execute_script, key_texts, put, query, row_at, rows_of};
 pub use apply::{Applied, Conflict, Policy, apply, apply_difference, check, check_difference};
 pub use backup::copy_content;
-pub use clone::{Way, clone, companions};
+pub use clone::{Way, clone, clone_confined, companions};
 pub use connection::{Connection, Failure, Mode, TransactionState, version};
 pub use difference::{
     Changes, Difference, KeyedChange, LooseChange, SchemaChange, TableDifference, compare_whole, difference,

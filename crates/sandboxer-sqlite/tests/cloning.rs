@@ -178,3 +178,21 @@ fn sqlites_own_comparison_finds_the_same_number_of_rows() {
     assert_eq!(session.changes().unwrap().len(), 3);
     assert_eq!(exact_difference(&base, &copy).unwrap().tables[0].keyed.len(), 3);
 }
+
+#[test]
+fn a_fifo_in_the_place_of_a_journal_is_not_waited_for() {
+    use rustix::fs::{CWD, FileType, Mode as FileMode, mknodat};
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.db");
+    Connection::open(&path, Mode::Create).unwrap().execute_batch("CREATE TABLE t (a)").unwrap();
+    let [_, _, journal] = sandboxer_sqlite::companions(&path);
+    mknodat(CWD, &journal, FileType::Fifo, FileMode::RUSR | FileMode::WUSR, 0).unwrap();
+    let (done, outcome) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let connection = Connection::open(&path, Mode::ReadWrite).unwrap();
+        done.send(connection.integer("SELECT count(*) FROM t").is_err())
+    });
+    let failed = outcome.recv_timeout(std::time::Duration::from_secs(60));
+    assert!(failed.expect("opening the FIFO waits for a writer"));
+}

@@ -215,6 +215,37 @@ fn a_command_finds_the_clone_within_its_directory() {
     run_on("project");
 }
 
+/// Puts a link to a database of somebody else where its own is.
+const REPLACE: &str = "p=$(readlink -f \"$1\"); rm \"$p\" && ln -s \"$2\" \"$p\"";
+
+#[test]
+fn a_command_that_replaces_the_clone_by_a_link_reaches_nothing_by_it() {
+    let world = World::new();
+    let database = sqlite(&world, "app.db");
+    let other = filled(Production::Sqlite(world.path("other.db")));
+    other.run("UPDATE users SET name = 'secret'");
+    let (path, elsewhere) = (world.path("project/app.db"), world.path("other.db"));
+    let (path, elsewhere) = (path.to_str().unwrap(), elsewhere.to_str().unwrap());
+    let command = ["/bin/sh", "-c", REPLACE, "sh", path, elsewhere];
+    let ran =
+        world.run(&[&["run", "--name", "r", "--database", path, "--keep", "--"], &command[..]].concat());
+    if ran.code == 6 || ran.code == 127 {
+        return skip(&ran.stderr);
+    }
+    for command in
+        [&["diff", "r"][..], &["commit", "r", "--on-conflict", "accept"], &["checkpoint", "r:app.db", "c"]]
+    {
+        let refused = world.run(command);
+        assert_ne!(refused.code, 0, "{command:?}");
+        let told = format!("{}{}", refused.stdout, refused.stderr);
+        assert!(told.contains("is a symbolic link") && !told.contains("secret"), "{command:?}: {told}");
+    }
+    world.ok(&["rollback", "r"]);
+    assert_eq!(names(&other), "secret,secret,secret");
+    assert_eq!(names(&database), "ann,bob,cy");
+    assert_eq!(world.json(&["diff", "r"])["summary"]["total"], 0);
+}
+
 #[test]
 fn what_is_no_database_is_told() {
     let world = World::new();

@@ -75,6 +75,9 @@ pub enum OnConflict {
 /// `Abort` of what is decided is [`crate::Error::Refused`]: recovery tells by that what to finish. `Abort` where nothing is
 /// prepared leaves the work as it is. `Whole` is all in one.
 ///
+/// A `Finish` that has the digest of what was prepared comes from somebody who has decided nothing else by it: one workspace is committed alone. It may
+/// be an error, where nothing of it was made so; `Abort` tells, as always.
+///
 /// A strategy that cannot prepare what it is asked to says so in [`CommitResult::at_decision`], and then commits in `Finish`:
 /// an error of that means that nothing was committed, unless `Abort` is refused. `Abort` of the ref's `operation` is refused
 /// from that commit on, also after `Finish` has returned: the store may not have learned of it.

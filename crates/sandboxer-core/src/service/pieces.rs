@@ -82,6 +82,22 @@ impl SandboxManager {
         workspaces
     }
 
+    /// Finishes the only piece there is, which can still refuse.
+    pub(super) fn finish_alone(
+        &self,
+        pieces: &[Piece<'_>],
+        prepared: &CommitResult,
+    ) -> Result<Vec<CommitResult>> {
+        let digest = Some(prepared.digest.clone());
+        let request = CommitRequest { phase: Phase::Finish, digest, ..CommitRequest::default() };
+        let finish = |piece: &Piece<'_>| {
+            let strategy = self.strategy_of(piece.workspace);
+            let finished = strategy.and_then(|it| it.commit(&piece.workspace.sandbox_ref, &request));
+            finished.map_err(|error| piece.explain(error))
+        };
+        pieces.iter().map(finish).collect()
+    }
+
     /// Finishes every piece, past the failure of one: what is decided is decided. An error leaves the operation
     /// `decided`, and recovery finishes the rest. The results are in the order of the pieces.
     pub(super) fn finish_each(&self, pieces: &[Piece<'_>]) -> Result<Vec<CommitResult>> {

@@ -45,6 +45,16 @@ fn question(operation: Operation) -> Option<Question> {
     })
 }
 
+/// Where nobody can tell any more, and others wait for the answer, there is one way out in any case.
+fn or_give_up(error: Error, decider: &SandboxId) -> Error {
+    let Error::Usage { message, hint } = error.root() else { return error };
+    let force = format!(
+        "`sandbox destroy {decider} --force` gives it up: it counts as not committed then, and what waits for it is forgotten"
+    );
+    let hint = hint.iter().cloned().chain([force]).collect::<Vec<_>>().join("; or ");
+    Error::Usage { message: message.clone(), hint: Some(hint) }
+}
+
 impl SandboxManager {
     /// Takes the lock of a sandbox, waiting for its holder. Who decided about an interrupted commit is found out first.
     pub(super) fn lock(&self, id: &SandboxId) -> Result<SandboxLock> {
@@ -88,7 +98,9 @@ impl SandboxManager {
     fn answer(&self, question: &Question) -> Result<()> {
         let sandbox = self.store.sandbox(&question.sandbox)?.filter(|sandbox| !sandbox.state.is_gone());
         let decided = match sandbox.as_ref().and_then(|sandbox| sandbox.workspace(&question.workspace)) {
-            Some(workspace) => self.was_committed(workspace, &question.operation)?,
+            Some(workspace) => self
+                .was_committed(workspace, &question.operation)
+                .map_err(|error| or_give_up(error, &question.sandbox))?,
             // Given up by force, with whatever it knew.
             None => false,
         };

@@ -151,8 +151,9 @@ impl SandboxManager {
         task: &mut Undertaking<'_>,
         prepared: &[CommitResult],
     ) -> Result<Vec<CommitResult>> {
-        if let [_] = prepared {
-            return self.finish_each(&task.pieces()).or_else(|error| self.settle_failure(task, error));
+        if let [one] = prepared {
+            let finished = self.finish_alone(&task.pieces(), one);
+            return finished.or_else(|error| self.settle_failure(task, error));
         }
         task.note_digests(prepared);
         let decider = prepared.iter().position(|result| result.at_decision.is_some());

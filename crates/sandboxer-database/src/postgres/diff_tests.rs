@@ -70,9 +70,9 @@ fn inserts_updates_and_deletes_are_told_with_both_sides() {
     let Some(mut world) = world(USERS) else { return };
     assert_eq!(world.told(), Vec::<String>::new());
     world.inside("insert into users values (100, 'new', null)");
-    assert_eq!(world.told(), ["public.users 100 - > 100,new,%00"]);
+    assert_eq!(world.told(), ["public.users 100 - > 100,new,%null"]);
     world.inside("update users set age = 50 where id = 3");
-    assert_eq!(world.told(), ["public.users 3 3,u3,3 > 3,u3,50", "public.users 100 - > 100,new,%00"]);
+    assert_eq!(world.told(), ["public.users 3 3,u3,3 > 3,u3,50", "public.users 100 - > 100,new,%null"]);
     world.inside("delete from users where id = 15; update users set id = 200 where id = 16");
     assert_eq!(
         world.told(),
@@ -80,7 +80,7 @@ fn inserts_updates_and_deletes_are_told_with_both_sides() {
             "public.users 3 3,u3,3 > 3,u3,50",
             "public.users 15 15,u15,15 > -",
             "public.users 16 16,u16,16 > -",
-            "public.users 100 - > 100,new,%00",
+            "public.users 100 - > 100,new,%null",
             "public.users 200 - > 200,u16,16",
         ]
     );

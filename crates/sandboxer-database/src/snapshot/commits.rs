@@ -18,7 +18,7 @@ use sandboxer_sqlite::{Applied, Difference, Policy};
 use super::Snapshots;
 use super::engine::converted;
 use super::lock::DatabaseLock;
-use super::place::{Place, fresh_dir, replace};
+use super::place::{Place, fresh_dir, remove_database, replace};
 use super::record::{Record, State};
 use crate::engine::{Changes, SchemaChange};
 use crate::view::view;
@@ -48,14 +48,14 @@ impl Snapshots {
             Phase::Whole => {
                 let lock = self.prepare(&place, &operation, request)?.1;
                 self.locks.keep(&place.dir, lock);
-                self.finish(&place, &operation)
+                self.finish(&place, &operation, true)
             }
             Phase::Prepare => {
                 let (result, lock) = self.prepare(&place, &operation, request)?;
                 self.locks.keep(&place.dir, lock);
                 Ok(result)
             }
-            Phase::Finish => self.finish(&place, &operation),
+            Phase::Finish => self.finish(&place, &operation, request.digest.is_some()),
             Phase::Abort => {
                 let aborted = abort(&place, &operation);
                 self.locks.let_go(&place.dir);
@@ -86,7 +86,7 @@ impl Snapshots {
     ) -> Result<(CommitResult, DatabaseLock)> {
         let policy = self.policy(request)?;
         self.settle(place)?;
-        let lock = DatabaseLock::acquire(&place.original, place.within.as_deref(), &self.context.cancel)?;
+        let lock = self.lock(place)?;
         fresh_dir(&place.commit())?;
         let prepared = frozen_difference(place, request).and_then(|(difference, seen)| {
             let applied = sqlite::check_difference(&place.original, &difference, &place.frozen(), policy)?;
@@ -95,7 +95,7 @@ impl Snapshots {
         match prepared {
             Ok(result) => {
                 let (operation, on_conflict) = (operation.to_owned(), request.on_conflict);
-                let record = Record { operation, state: State::Prepared, on_conflict, result };
+                let record = Record::prepared(operation, on_conflict, result);
                 record.write(place)?;
                 Ok((record.result, lock))
             }
@@ -106,24 +106,36 @@ impl Snapshots {
         }
     }
 
-    fn finish(&self, place: &Place, operation: &str) -> Result<CommitResult> {
+    /// `alone`: nothing else was decided by whoever asks, so that it can still be refused.
+    fn finish(&self, place: &Place, operation: &str, alone: bool) -> Result<CommitResult> {
         let record = Record::read(place)?.filter(|record| record.operation == operation);
         let Some(record) = record else { return Ok(CommitResult::default()) };
         if record.state == State::Done {
             return Ok(if operation == UNNAMED { CommitResult::default() } else { record.result });
         }
         let _lock = match self.locks.let_go(&place.dir) {
-            Some(lock) => lock,
-            None => DatabaseLock::acquire(&place.original, place.within.as_deref(), &self.context.cancel)?,
+            None if place.original.exists() => Some(self.lock(place)?),
+            lock => lock,
         };
-        make_real(place, record)
+        let alone = alone && record.state == State::Prepared;
+        match make_real(place, Record { alone: alone || record.alone, ..record }) {
+            // It was interrupted, and given up now: nobody waits for it any more.
+            Err(_) if !alone && Record::read(place)?.is_none() => Ok(CommitResult::default()),
+            result => result,
+        }
+    }
+
+    fn lock(&self, place: &Place) -> Result<DatabaseLock> {
+        DatabaseLock::acquire(&place.original, place.within.as_deref(), &self.context.cancel)
     }
 
     /// Forgets what was only prepared, and finishes what was decided.
     pub(super) fn settle(&self, place: &Place) -> Result<()> {
         match Record::read(place)? {
             Some(record) if record.state == State::Done => Ok(()),
-            Some(record) if record.state >= State::Decided => self.finish(place, &record.operation).map(drop),
+            Some(record) if record.state >= State::Decided => {
+                self.finish(place, &record.operation, false).map(drop)
+            }
             Some(record) => {
                 self.locks.let_go(&place.dir);
                 abort(place, &record.operation)
@@ -135,7 +147,7 @@ impl Snapshots {
 
 /// The clone as it is now, put aside, and its difference from the base.
 fn frozen_difference(place: &Place, request: &CommitRequest) -> Result<(Difference, DiffView)> {
-    sqlite::clone(&place.clone, &place.frozen())?;
+    sqlite::clone_confined(&place.clone, &place.frozen())?;
     let difference = sqlite::exact_difference(&place.base(), &place.frozen())?;
     let seen = view(&converted(difference.changes()))?;
     match &request.digest {
@@ -199,51 +211,88 @@ fn path_of(conflict: &sqlite::Conflict) -> Result<RelPath> {
 
 /// Makes what was prepared real, from wherever it was stopped before.
 fn make_real(place: &Place, record: Record) -> Result<CommitResult> {
-    let mut record = record;
-    if record.state < State::Applied {
-        record = record.reached(State::Decided, place)?;
-        let difference = sqlite::exact_difference(&place.base(), &place.frozen())?;
-        // It cannot be refused any more: what somebody changed since it was prepared is left alone, and told.
-        let policy = if record.on_conflict == OnConflict::Theirs { Policy::Accept } else { Policy::Skip };
-        let applied = sqlite::apply_difference(&place.original, &difference, &place.frozen(), policy)?;
-        record.result = final_result(record.result, &difference, &applied, policy)?;
-        let pending = if policy == Policy::Skip { applied.conflicts } else { Vec::new() };
-        if !pending.is_empty() {
-            keep_pending(place, &difference.without(&pending))?;
-        }
-        record = record.reached(State::Applied, place)?;
-    }
-    if place.frozen().exists() {
-        replace(&place.frozen(), &place.base())?;
+    let record = match record.state {
+        State::Prepared | State::Decided => apply(place, record.reached(State::Decided, place)?)?,
+        _ => record,
+    };
+    let next = if record.pending { place.next() } else { place.frozen() };
+    if next.exists() {
+        replace(&next, &place.base())?;
     }
     sandboxer_fs::remove_tree(&place.commit())?;
     Ok(record.reached(State::Done, place)?.result)
 }
 
-/// What was really done: less than was prepared, where somebody got in between.
-fn final_result(
-    prepared: CommitResult,
-    difference: &Difference,
-    applied: &Applied,
-    policy: Policy,
-) -> Result<CommitResult> {
-    if policy == Policy::Accept || applied.conflicts.is_empty() {
-        return Ok(prepared);
+/// Writes the rows. What was left, and what the next base is, is on record before anything else is touched: whoever goes on after a
+/// crash tells the same.
+pub(super) fn apply(place: &Place, mut record: Record) -> Result<Record> {
+    let difference = sqlite::exact_difference(&place.base(), &place.frozen())?;
+    let policy = record.policy();
+    let (left, nothing_done) = match attempt(place, &difference, policy) {
+        Ok(applied) if policy == Policy::Fail && !applied.conflicts.is_empty() && !was_done(&applied) => {
+            return give_up(place, Error::Conflict { conflicts: conflicts(&applied.conflicts)? });
+        }
+        Ok(_) if policy == Policy::Accept => (Vec::new(), false),
+        Ok(applied) => (applied.conflicts, false),
+        Err(refusal @ Error::Refused { .. }) if record.alone => return give_up(place, refusal),
+        // It is decided, and others act on that: it is over, and everything stays pending.
+        Err(Error::Refused { reason, .. }) => (difference.left_for(&reason), true),
+        Err(error) => return Err(error),
+    };
+    if !left.is_empty() {
+        let done = difference.without(&left);
+        record.result = result_of_less(record.result, &done, &left)?;
+        record.pending = true;
+        match nothing_done {
+            true => remove_database(&place.next())?,
+            false => make_next(place, &done)?,
+        }
     }
-    let seen = view(&converted(difference.without(&applied.conflicts).changes()))?;
+    record.reached(State::Applied, place)
+}
+
+/// An original that is gone, or is no database any more, takes no rows: trying again does not help.
+fn attempt(place: &Place, difference: &Difference, policy: Policy) -> Result<Applied> {
+    if !place.original.exists() {
+        return Err(Error::refused(format!("{} is not there any more", place.original.display())));
+    }
+    match sqlite::apply_difference(&place.original, difference, &place.frozen(), policy) {
+        Err(Error::Corrupt { path, reason }) if path == place.original => {
+            Err(Error::refused(format!("{}: {reason}", path.display())))
+        }
+        other => other,
+    }
+}
+
+/// Whether everything but the conflicts is there already: it was done before a crash, and somebody has written since.
+fn was_done(applied: &Applied) -> bool {
+    applied.already > 0 && applied.rows == 0 && applied.definitions == 0
+}
+
+/// Nothing was written, and nobody counts on it: it is as if it had not been tried.
+fn give_up(place: &Place, error: Error) -> Result<Record> {
+    Record::forget(place)?;
+    sandboxer_fs::remove_tree(&place.commit())?;
+    Err(error)
+}
+
+/// What was really done: less than was prepared, where somebody got in between.
+fn result_of_less(
+    prepared: CommitResult,
+    done: &Difference,
+    left: &[sqlite::Conflict],
+) -> Result<CommitResult> {
+    let seen = view(&converted(done.changes()))?;
     let is_known = |conflict: &Conflict| prepared.notices.iter().any(|notice| notice.path == conflict.path);
-    let new = conflicts(&applied.conflicts)?.into_iter().filter(|conflict| !is_known(conflict)).collect();
+    let new = conflicts(left)?.into_iter().filter(|conflict| !is_known(conflict)).collect();
     Ok(CommitResult { digest: seen.digest, entries: seen.entries, conflicts: new, ..prepared })
 }
 
-/// Makes of the frozen clone, which is to be the base, the old base with what was applied: the rest still differs from it, and is still
-/// a conflict.
-fn keep_pending(place: &Place, applied: &Difference) -> Result<()> {
-    let fresh = place.commit().join("base.db");
-    super::place::remove_database(&fresh)?;
-    sqlite::clone(&place.base(), &fresh)?;
-    sqlite::apply_difference(&fresh, applied, &place.frozen(), Policy::Accept)?;
-    replace(&fresh, &place.frozen())
+/// Makes the next base: the old one with what was done. The rest still differs from it, and is still a conflict.
+fn make_next(place: &Place, done: &Difference) -> Result<()> {
+    remove_database(&place.next())?;
+    sqlite::clone(&place.base(), &place.next())?;
+    sqlite::apply_difference(&place.next(), done, &place.frozen(), Policy::Accept).map(drop)
 }
 
 fn abort(place: &Place, operation: &str) -> Result<()> {

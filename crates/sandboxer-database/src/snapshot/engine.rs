@@ -25,7 +25,7 @@ impl SnapshotEngine {
     }
 
     fn open(&self) -> Result<Connection> {
-        let connection = Connection::open(&self.place.clone, Mode::ReadWrite)?;
+        let connection = Connection::open(&self.place.clone, Mode::Confined)?;
         connection.busy_timeout(PATIENCE)?;
         Ok(connection)
     }

@@ -141,3 +141,7 @@ fn rolled_back(checkpoint_id: Option<CheckpointId>, rows: u64, done: String) -> 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod hostile_tests;

@@ -7,7 +7,9 @@ use sandboxer_core::model::{CheckpointId, PlanId, Resource, SandboxRef};
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::durable;
 use sandboxer_fs::scratch::{self, NewWorkspace};
-use sandboxer_sqlite::{Connection, Mode, Way, clone, companions, copy_content, exact_difference};
+use sandboxer_sqlite::{
+    Connection, Mode, Way, clone, clone_confined, companions, copy_content, exact_difference,
+};
 
 use crate::engine::encode;
 
@@ -82,6 +84,11 @@ impl Place {
         self.commit().join("clone.db")
     }
 
+    /// What the base is to be, where not everything of the clone could be committed.
+    pub fn next(&self) -> PathBuf {
+        self.commit().join("base.db")
+    }
+
     pub fn checkpoint(&self, id: &CheckpointId) -> PathBuf {
         self.dir.join("checkpoints").join(format!("{}.db", encode(id.as_str())))
     }
@@ -93,7 +100,7 @@ impl Place {
         make_dir(&dir)?;
         let fresh = dir.join("new");
         remove_database(&fresh)?;
-        clone(&self.clone, &fresh)?;
+        clone_confined(&self.clone, &fresh)?;
         replace(&fresh, &path)?;
         Ok(path)
     }
@@ -101,8 +108,11 @@ impl Place {
     /// Makes the clone what `kept` is, for programs that have it open, too; how many rows and definitions differed.
     pub fn bring_back(&self, kept: &Path) -> Result<u64> {
         match self.bring_back_content(kept) {
-            // The clone is no database any more, or one with other pages: nothing in it is worth keeping.
-            Err(Error::Corrupt { .. } | Error::Io { .. }) => self.bring_back_file(kept).map(|()| 1),
+            // The clone is no database any more, or one with other pages, or something was put in its place: nothing in it is
+            // worth keeping.
+            Err(Error::Corrupt { .. } | Error::Io { .. } | Error::Refused { .. }) => {
+                self.bring_back_file(kept).map(|()| 1)
+            }
             result => result,
         }
     }
@@ -111,7 +121,7 @@ impl Place {
         let difference = exact_difference(kept, &self.clone)?;
         let changes = difference.changes();
         let (from, to) =
-            (Connection::open(kept, Mode::ReadWrite)?, Connection::open(&self.clone, Mode::ReadWrite)?);
+            (Connection::open(kept, Mode::ReadWrite)?, Connection::open(&self.clone, Mode::Confined)?);
         copy_content(&from, &to)?;
         Ok((changes.rows.len() + changes.schema.len()) as u64)
     }
@@ -122,6 +132,10 @@ impl Place {
         clone(kept, &fresh)?;
         same_permissions(&self.original, &fresh)?;
         make_dir(&self.dir.join("files"))?;
+        // A directory, say, that a rename would not replace.
+        for file in companions(&self.clone).iter().chain([&self.clone]) {
+            sandboxer_fs::remove_tree(file)?;
+        }
         replace(&fresh, &self.clone)
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use sandboxer_core::model::{CommitResult, OnConflict};
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::durable;
+use sandboxer_sqlite::Policy;
 use serde::{Deserialize, Serialize};
 
 use super::place::Place;
@@ -30,9 +31,29 @@ pub(super) struct Record {
     pub state: State,
     pub on_conflict: OnConflict,
     pub result: CommitResult,
+    /// Whether nothing else hangs on it: it can be refused for as long as nothing is written.
+    #[serde(default)]
+    pub alone: bool,
+    /// Whether something was left: the next base is not the whole clone.
+    #[serde(default)]
+    pub pending: bool,
 }
 
 impl Record {
+    pub fn prepared(operation: String, on_conflict: OnConflict, result: CommitResult) -> Self {
+        Self { operation, state: State::Prepared, on_conflict, result, alone: false, pending: false }
+    }
+
+    /// What becomes of rows that somebody has changed since it was prepared. Once others count on it, it cannot fail for them: they are left
+    /// alone, and told.
+    pub fn policy(&self) -> Policy {
+        match self.on_conflict {
+            OnConflict::Theirs => Policy::Accept,
+            OnConflict::Fail if self.alone => Policy::Fail,
+            _ => Policy::Skip,
+        }
+    }
+
     fn path(place: &Place) -> PathBuf {
         place.dir.join("commit.json")
     }

@@ -5,11 +5,11 @@ use sandboxer_sqlite::{Connection, Mode, Value};
 
 use super::*;
 
-struct Fixture {
-    dir: tempfile::TempDir,
-    original: PathBuf,
-    strategy: Arc<dyn SandboxStrategy>,
-    sandbox: SandboxRef,
+pub(super) struct Fixture {
+    pub dir: tempfile::TempDir,
+    pub original: PathBuf,
+    pub strategy: Arc<dyn SandboxStrategy>,
+    pub sandbox: SandboxRef,
 }
 
 const SCHEMA: &str = "CREATE TABLE users(id INTEGER PRIMARY KEY, name TEXT); CREATE TABLE log(line);
@@ -19,7 +19,7 @@ fn strategy(home: &Path) -> Arc<dyn SandboxStrategy> {
     (entry().factory)(NAME, &Default::default(), &StrategyContext::quiet(home)).unwrap()
 }
 
-fn fixture() -> Fixture {
+pub(super) fn fixture() -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let original = dir.path().join("app.db");
     run(&original, SCHEMA);
@@ -29,51 +29,51 @@ fn fixture() -> Fixture {
     Fixture { dir, original, strategy, sandbox }
 }
 
-fn run(path: &Path, sql: &str) {
+pub(super) fn run(path: &Path, sql: &str) {
     Connection::open(path, Mode::Create).unwrap().execute_batch(sql).unwrap();
 }
 
 impl Fixture {
-    fn clone(&self) -> PathBuf {
+    pub fn clone(&self) -> PathBuf {
         self.sandbox.sandbox_path().unwrap()
     }
 
-    fn work(&self, sql: &str) {
+    pub fn work(&self, sql: &str) {
         run(&self.clone(), sql);
     }
 
-    fn names(&self, path: &Path) -> String {
+    pub fn names(&self, path: &Path) -> String {
         let connection = Connection::open(path, Mode::ReadOnly).unwrap();
         let names = connection.value("SELECT group_concat(name) FROM (SELECT name FROM users ORDER BY id)");
         names.unwrap().as_text().unwrap()
     }
 
-    fn read(&self, path: &str) -> Result<String> {
+    pub fn read(&self, path: &str) -> Result<String> {
         let content = self.strategy.read(&self.sandbox, &RelPath::parse(path).unwrap());
         content.map(|bytes| String::from_utf8(bytes).unwrap())
     }
 
-    fn write(&self, path: &str, content: &str) -> Result<Change> {
+    pub fn write(&self, path: &str, content: &str) -> Result<Change> {
         self.strategy.write(&self.sandbox, &RelPath::parse(path).unwrap(), content.as_bytes())
     }
 
-    fn paths(&self) -> Vec<String> {
+    pub fn paths(&self) -> Vec<String> {
         let view = self.strategy.diff(&self.sandbox).unwrap();
         view.entries.iter().map(|entry| entry.path.to_string()).collect()
     }
 
-    fn commit(&self, on_conflict: OnConflict) -> Result<CommitResult> {
+    pub fn commit(&self, on_conflict: OnConflict) -> Result<CommitResult> {
         let request = CommitRequest { on_conflict, ..CommitRequest::default() };
         self.strategy.commit(&self.sandbox, &request)
     }
 
-    fn phase(&self, strategy: &dyn SandboxStrategy, phase: Phase) -> Result<CommitResult> {
+    pub fn phase(&self, strategy: &dyn SandboxStrategy, phase: Phase) -> Result<CommitResult> {
         let sandbox = self.sandbox.clone().for_operation(&OpId::from_string("op_1"));
         strategy.commit(&sandbox, &CommitRequest { phase, ..CommitRequest::default() })
     }
 
     /// Another process, as far as the strategy can tell.
-    fn another(&self) -> Arc<dyn SandboxStrategy> {
+    pub fn another(&self) -> Arc<dyn SandboxStrategy> {
         strategy(&self.dir.path().join("home"))
     }
 }
@@ -281,4 +281,133 @@ fn nothing_is_left_of_a_sandbox_but_the_database() {
         fixture.strategy.create(&PlanId::generate(), &Resource::at_path("sqlite", &text)).unwrap_err();
     assert!(matches!(error, Error::Corrupt { .. }), "{error}");
     assert_eq!(std::fs::read_dir(fixture.dir.path().join("home/scratch")).unwrap().count(), 0);
+}
+
+const FAMILY: &str = "CREATE TABLE parents(id INTEGER PRIMARY KEY); CREATE TABLE children(id INTEGER PRIMARY KEY, parent REFERENCES parents(id));
+    INSERT INTO parents VALUES (1),(2)";
+
+/// One that was prepared by a process that is no more.
+fn prepared(work: &str) -> Fixture {
+    let fixture = fixture();
+    run(&fixture.original, FAMILY);
+    let resource = Resource::at_path("sqlite", &fixture.original);
+    let sandbox = fixture.strategy.create(&PlanId::generate(), &resource).unwrap();
+    let fixture = Fixture { sandbox, ..fixture };
+    fixture.work(work);
+    fixture.phase(&*fixture.another(), Phase::Prepare).unwrap();
+    fixture
+}
+
+#[test]
+fn what_production_refuses_after_the_decision_stays_pending_and_is_over() {
+    let work = "INSERT INTO children VALUES (1,1); UPDATE users SET name='new' WHERE id=1; CREATE VIEW v AS SELECT 1";
+    for spoil in [
+        "DELETE FROM parents WHERE id=1",
+        "ALTER TABLE users DROP COLUMN name",
+        "CREATE TABLE v(x)",
+        "CREATE TABLE note(x); CREATE TRIGGER t AFTER INSERT ON note BEGIN SELECT 1; END; DROP TABLE children; CREATE TABLE children(id INTEGER PRIMARY KEY, parent, CHECK (parent IS NULL))",
+    ] {
+        let fixture = prepared(work);
+        run(&fixture.original, spoil);
+        let before = std::fs::read(&fixture.original).unwrap();
+        let pending = fixture.paths();
+        let done = fixture.phase(&*fixture.another(), Phase::Finish).unwrap();
+        let told: Vec<String> = done.conflicts.iter().map(|conflict| conflict.path.to_string()).collect();
+        assert_eq!((done.entries.len(), told), (0, pending.clone()), "{spoil}");
+        assert_eq!(std::fs::read(&fixture.original).unwrap(), before, "{spoil}");
+        assert_eq!(fixture.phase(&*fixture.another(), Phase::Finish).unwrap(), done, "{spoil}");
+        assert_eq!(fixture.paths(), pending, "{spoil}");
+        fixture.strategy.rollback(&fixture.sandbox).unwrap();
+        fixture.another().cleanup(&fixture.sandbox).unwrap();
+    }
+}
+
+#[test]
+fn a_database_that_is_gone_after_the_decision_does_not_keep_the_sandbox() {
+    for spoil in [None, Some("no database at all, but long enough to look like one")] {
+        let fixture = prepared("UPDATE users SET name='new' WHERE id=1");
+        std::fs::remove_file(&fixture.original).unwrap();
+        if let Some(content) = spoil {
+            std::fs::write(&fixture.original, content.repeat(100)).unwrap();
+        }
+        let done = fixture.phase(&*fixture.another(), Phase::Finish).unwrap();
+        assert_eq!((done.entries.len(), done.conflicts.len()), (0, 1));
+        fixture.another().cleanup(&fixture.sandbox).unwrap();
+    }
+}
+
+fn finish_alone(fixture: &Fixture, strategy: &dyn SandboxStrategy, digest: &str) -> Result<CommitResult> {
+    let sandbox = fixture.sandbox.clone().for_operation(&OpId::from_string("op_1"));
+    let (phase, digest) = (Phase::Finish, Some(digest.to_owned()));
+    strategy.commit(&sandbox, &CommitRequest { phase, digest, ..CommitRequest::default() })
+}
+
+#[test]
+fn alone_it_fails_as_a_whole_where_production_gets_in_between() {
+    let fixture = fixture();
+    fixture.work("UPDATE users SET name='new' WHERE id IN (1,2)");
+    let prepared = fixture.phase(&*fixture.strategy, Phase::Prepare).unwrap();
+    run(&fixture.original, "UPDATE users SET name='meanwhile' WHERE id=2");
+    match finish_alone(&fixture, &*fixture.strategy, &prepared.digest).unwrap_err() {
+        Error::Conflict { conflicts } => {
+            assert_eq!(conflicts[0].path.to_string(), "tables/users/rows/2.json")
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(fixture.names(&fixture.original), "ann,meanwhile,cy");
+    fixture.phase(&*fixture.strategy, Phase::Abort).unwrap();
+    assert_eq!(fixture.phase(&*fixture.strategy, Phase::Finish).unwrap(), CommitResult::default());
+    assert_eq!(fixture.paths().len(), 2);
+}
+
+#[test]
+fn alone_and_killed_it_is_told_whether_it_happened() {
+    for happened in [false, true] {
+        let fixture = fixture();
+        fixture.work("UPDATE users SET name='new' WHERE id IN (1,2)");
+        fixture.phase(&*fixture.another(), Phase::Prepare).unwrap();
+        let place = Place::of(&fixture.sandbox).unwrap();
+        let record = record::Record::read(&place).unwrap().unwrap();
+        record::Record { alone: true, ..record }.reached(record::State::Decided, &place).unwrap();
+        if happened {
+            let policy = sandboxer_sqlite::Policy::Fail;
+            sandboxer_sqlite::apply(&fixture.original, &place.base(), &place.frozen(), policy).unwrap();
+        }
+        run(&fixture.original, "UPDATE users SET name='meanwhile' WHERE id=2");
+        let done = fixture.phase(&*fixture.another(), Phase::Finish).unwrap();
+        let counts = (done.entries.len(), done.conflicts.len(), fixture.paths().len());
+        let (expected, names) =
+            if happened { ((1, 1, 1), "new,meanwhile,cy") } else { ((0, 0, 2), "ann,meanwhile,cy") };
+        assert_eq!((counts, &*fixture.names(&fixture.original)), (expected, names));
+        assert!(!place.commit().exists());
+    }
+}
+
+/// What was left is found again by whoever goes on after a crash that came before it was on record.
+#[test]
+fn a_crash_before_it_is_on_record_what_was_left_changes_nothing_about_it() {
+    let fixture = prepared("UPDATE users SET name='new' WHERE id IN (1,2)");
+    run(&fixture.original, "UPDATE users SET name='meanwhile' WHERE id=2");
+    let place = Place::of(&fixture.sandbox).unwrap();
+    let record = record::Record::read(&place).unwrap().unwrap();
+    let decided = record.reached(record::State::Decided, &place).unwrap();
+    commits::apply(&place, decided.clone()).unwrap();
+    decided.write(&place).unwrap();
+    let done = fixture.phase(&*fixture.another(), Phase::Finish).unwrap();
+    assert_eq!((done.entries.len(), done.conflicts.len()), (1, 1));
+    assert_eq!(fixture.paths(), ["tables/users/rows/2.json"]);
+    assert_eq!(fixture.names(&fixture.original), "new,meanwhile,cy");
+}
+
+#[test]
+fn a_crash_after_the_new_base_is_in_its_place_does_not_take_the_clone_for_it() {
+    let fixture = prepared("UPDATE users SET name='new' WHERE id IN (1,2)");
+    run(&fixture.original, "UPDATE users SET name='meanwhile' WHERE id=2");
+    let place = Place::of(&fixture.sandbox).unwrap();
+    let record = record::Record::read(&place).unwrap().unwrap();
+    commits::apply(&place, record.reached(record::State::Decided, &place).unwrap()).unwrap();
+    place::replace(&place.next(), &place.base()).unwrap();
+    let done = fixture.phase(&*fixture.another(), Phase::Finish).unwrap();
+    assert_eq!((done.entries.len(), done.conflicts.len()), (1, 1));
+    assert_eq!(fixture.paths(), ["tables/users/rows/2.json"]);
 }

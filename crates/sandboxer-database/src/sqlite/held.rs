@@ -40,6 +40,8 @@ impl Held {
         if !connection.is_wal()? {
             connection.execute_batch("PRAGMA cache_spill = OFF")?;
         }
+        // What is written to pages is not recorded, and would be committed without having been seen.
+        connection.defend()?;
         let recorder = Recorder::start(connection)?;
         recorder.connection().execute_batch("BEGIN IMMEDIATE")?;
         let name = format!("sandboxer_{}", Ulid::generate().to_string().to_lowercase());

@@ -388,3 +388,97 @@ fn what_was_committed_can_be_told_afterwards() {
         assert!(settle(&setup, &prepared, None).unwrap_err().to_string().contains("cannot be told"));
     });
 }
+
+/// What no session records would be committed without having been seen.
+#[test]
+fn nothing_is_written_past_the_tables() {
+    on_both(|world| {
+        let mut engine = world.open();
+        engine.execute("CREATE VIRTUAL TABLE words USING fts5(word)").unwrap();
+        for script in [
+            "UPDATE sqlite_dbpage SET data = (SELECT replace(data, 'bob', 'eve') FROM sqlite_dbpage WHERE pgno = 2) WHERE pgno = 2",
+            "UPDATE sqlite_dbpage SET data = zeroblob(4096) WHERE pgno = 2",
+            "INSERT INTO sqlite_dbpage (pgno, data) VALUES (2, zeroblob(4096))",
+            "DELETE FROM words_data",
+            "UPDATE sqlite_schema SET sql = sql",
+        ] {
+            assert!(matches!(engine.execute(script), Err(Error::Usage { .. })), "{script}");
+        }
+        engine.execute("INSERT INTO words VALUES ('found')").unwrap();
+        assert_eq!(engine.query("SELECT * FROM words('found')").unwrap().len(), 1);
+        assert_eq!(names(&mut engine), ["ann", "bob", "cid"]);
+    });
+}
+
+/// Prepared, and its keeper died: before the commit, or between it and the record of it.
+fn orphaned(world: &World, script: &str, committed: bool) -> Prepared {
+    let mut engine = world.open();
+    engine.execute(script).unwrap();
+    let prepared = engine.prepare("op").unwrap();
+    if committed {
+        engine.finish(&prepared).unwrap();
+        fs::remove_dir_all(world.setup().dir).unwrap();
+        fs::create_dir(world.setup().dir).unwrap();
+    }
+    prepared
+}
+
+#[test]
+fn of_rows_without_a_key_it_is_told_by_how_often_they_are_there() {
+    for script in [
+        "INSERT INTO notes VALUES (3, 'z')",
+        "INSERT INTO notes VALUES (1, 'x')",
+        "DELETE FROM notes WHERE a = 1",
+        "UPDATE notes SET b = 'new' WHERE a = 2",
+        "INSERT INTO pairs VALUES (NULL, 2, 'two')",
+        "UPDATE pairs SET c = 'new' WHERE a IS NULL",
+        "CREATE TABLE fresh (a); INSERT INTO fresh VALUES (1)",
+    ] {
+        on_both(|world| {
+            let prepared = orphaned(&world, script, false);
+            assert_eq!(settle(&world.setup(), &prepared, None).unwrap(), Outcome::Aborted, "{script}");
+            let prepared = orphaned(&world, script, true);
+            assert_eq!(settle(&world.setup(), &prepared, None).unwrap(), Outcome::Committed, "{script}");
+        });
+    }
+}
+
+#[test]
+fn what_cannot_be_told_a_person_tells() {
+    on_both(|world| {
+        let setup = world.setup();
+        for (committed, outcome) in [("not-committed-", Outcome::Aborted), ("committed-", Outcome::Committed)]
+        {
+            let prepared = orphaned(&world, "INSERT INTO notes VALUES (3, 'z')", true);
+            world.outside.execute_batch("INSERT INTO notes VALUES (3, 'z'), (3, 'z')").unwrap();
+            let Err(Error::Usage { hint: Some(hint), .. }) = settle(&setup, &prepared, None) else {
+                panic!("it was guessed");
+            };
+            let prefix = format!("`touch {}/{committed}", setup.dir.display());
+            let path = hint.split_once(&prefix).unwrap().1.split_once('`').unwrap().0;
+            fs::write(setup.dir.join(format!("{committed}{path}")), "").unwrap();
+            assert_eq!(settle(&setup, &prepared, None).unwrap(), outcome);
+        }
+    });
+}
+
+#[test]
+fn a_commit_that_cannot_be_recorded_is_one_all_the_same() {
+    on_both(|world| {
+        let setup = world.setup();
+        let mut engine = world.open();
+        engine.execute("DELETE FROM users WHERE id = 1").unwrap();
+        let prepared = engine.prepare("op").unwrap();
+        fs::remove_dir_all(&setup.dir).unwrap();
+        engine.finish(&prepared).unwrap();
+        assert_eq!(world.count("users"), 2);
+        let Status::Held { notices } = engine.status() else { panic!("it is lost") };
+        assert!(notices[1].contains("is real, but could not be recorded"), "{notices:?}");
+        engine.finish(&prepared).unwrap();
+        assert_eq!(settle(&setup, &prepared, None).unwrap(), Outcome::Committed);
+        fs::create_dir(&setup.dir).unwrap();
+        engine.execute("DELETE FROM users WHERE id = 2").unwrap();
+        engine.commit("op").unwrap();
+        assert!(matches!(engine.status(), Status::Held { notices } if notices.len() == 1));
+    });
+}

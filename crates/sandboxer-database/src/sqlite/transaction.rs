@@ -22,6 +22,8 @@ pub(super) struct Transaction {
     savepoints: u64,
     /// Whether somebody is about to commit it.
     prepared: bool,
+    /// What went wrong after a commit that is real all the same.
+    unrecorded: Option<String>,
 }
 
 impl Transaction {
@@ -34,6 +36,7 @@ impl Transaction {
             gone: Vec::new(),
             savepoints: 0,
             prepared: false,
+            unrecorded: None,
         })
     }
 
@@ -84,7 +87,8 @@ impl Transaction {
         self.held.as_ref().is_some_and(|held| held.name == token.transaction)
     }
 
-    /// Commits. That nothing new can be begun does not make it fail; it is told by the status.
+    /// Commits. What goes wrong when the rows are real does not make it fail: that it could not be recorded, and that nothing new can be begun,
+    /// are told by the status.
     fn make_real(&mut self) -> Result<()> {
         let Some(held) = &self.held else { return Err(self.error_of_loss()) };
         let name = held.name.clone();
@@ -98,11 +102,21 @@ impl Transaction {
             // Still held, unless SQLite has rolled it back.
             return self.with_prepared(|_| Err(error));
         }
-        let recorded = outcome::write_down(&self.setup.dir, &name);
+        self.unrecorded = outcome::write_down(&self.setup.dir, &name).err().map(|error| {
+            format!("the last commit is real, but could not be recorded: {}", explained(&error))
+        });
         if let Err(error) = self.begin_anew() {
             self.lost = format!("the last one was committed, and no new one could be begun: {error}");
         }
-        recorded
+        Ok(())
+    }
+
+    fn notices(&self) -> Vec<String> {
+        let locked = format!(
+            "other writers to {} are told that it is locked, for as long as this sandbox is there",
+            self.setup.location
+        );
+        std::iter::once(locked).chain(self.unrecorded.clone()).collect()
     }
 
     fn no_checkpoint(&self, name: &str) -> Error {
@@ -118,15 +132,18 @@ impl Transaction {
     }
 }
 
+/// An error with what it comes from.
+fn explained(error: &Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
 impl Engine for Transaction {
     fn status(&mut self) -> Status {
         match self.with_prepared(|_| Ok(())) {
-            Ok(()) => Status::Held {
-                notices: vec![format!(
-                    "other writers to {} are told that it is locked, for as long as this sandbox is there",
-                    self.setup.location
-                )],
-            },
+            Ok(()) => Status::Held { notices: self.notices() },
             Err(_) => Status::Lost { reason: self.lost.clone() },
         }
     }
@@ -204,7 +221,7 @@ impl Engine for Transaction {
 
     fn intent(&mut self, _operation: &str) -> Result<Prepared> {
         let max_rows = self.setup.options.max_rows;
-        let token = self.with(|held| Ok(Token::new(&held.name, &changes::of(held, max_rows)?)))?;
+        let token = self.with(|held| Token::new(held, &changes::of(held, max_rows)?))?;
         let reason = "SQLite has no prepared transactions".to_owned();
         Ok(Prepared::AtDecision { reason, token: token.value() })
     }

@@ -19,7 +19,7 @@ pub(super) fn apply(work: &mut Work<'_>, table: &TableDifference) -> Result<()> 
         return Ok(());
     }
     work.require_columns(&table.table)?;
-    let clone = Connection::open(work.clone, Mode::ReadWrite)?;
+    let clone = Connection::open(work.clone, Mode::Confined)?;
     clone.busy_timeout(crate::clone::PATIENCE)?;
     let (there, _) = count(&clone, table)?;
     let (here, rowids) = count(work.original, table)?;

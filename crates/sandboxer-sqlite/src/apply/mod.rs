@@ -19,7 +19,7 @@ use crate::Value;
 use crate::clone::PATIENCE;
 use crate::connection::{Connection, Mode};
 use crate::difference::{Difference, TableDifference, exact_difference};
-use crate::schema::{quoted, tables};
+use crate::schema::{quoted, table_named, tables};
 
 /// What to do with a row that is neither as in the base nor as in the clone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +47,22 @@ pub struct Conflict {
 }
 
 impl Difference {
+    /// All of it as conflicts: nothing could be written, for that reason.
+    pub fn left_for(&self, reason: &str) -> Vec<Conflict> {
+        let conflict = |kind: &str, table: &str, change| Conflict {
+            kind: kind.to_owned(),
+            table: table.to_owned(),
+            change,
+            reason: reason.to_owned(),
+        };
+        let definitions = self.schema.iter().map(|change| conflict(&change.kind, &change.name, None));
+        let rows = self.tables.iter().flat_map(|table| {
+            let keyed = table.keyed.iter().map(|change| change.row(&table.table));
+            keyed.chain(table.loose.iter().map(|change| change.row(&table.table)))
+        });
+        definitions.chain(rows.map(|row| conflict("row", &row.table.clone(), Some(row)))).collect()
+    }
+
     /// What is left of it without what `conflicts` are about, and what belongs to tables whose definition is among them.
     pub fn without(&self, conflicts: &[Conflict]) -> Self {
         let is_about = |conflict: &Conflict, kind: &str, name: &str| {
@@ -211,7 +227,7 @@ impl<'c> Work<'c> {
         if difference.is_empty() {
             return Ok(());
         }
-        let clone = Connection::open(self.clone, Mode::ReadWrite)?;
+        let clone = Connection::open(self.clone, Mode::Confined)?;
         clone.busy_timeout(PATIENCE)?;
         let known: BTreeSet<String> = tables(self.original)?.into_iter().map(|table| table.name).collect();
         let is_known = |row: &Vec<Value>| row[0].as_text().is_some_and(|name| known.contains(&name));
@@ -230,13 +246,20 @@ impl<'c> Work<'c> {
 
     /// An error where the original has not the columns that rows are to be written to.
     fn require_columns(&self, table: &crate::Table) -> Result<()> {
-        let sql = format!("{} LIMIT 0", table.select());
-        match crate::Statement::prepare(self.original, &sql) {
-            Ok(_) => Ok(()),
-            Err(failure) => Err(Error::refused(format!(
-                "rows of table {} cannot be written to {}: {failure}",
+        // Not by a statement: SQLite takes a quoted name that no column has for a text.
+        let here = match table_named(self.original, &table.name) {
+            Ok(here) => here.columns,
+            Err(Error::NotFound { .. }) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let is_here = |name: &&String| here.iter().any(|column| column.eq_ignore_ascii_case(name));
+        match table.columns.iter().find(|name| !is_here(name)) {
+            None => Ok(()),
+            Some(name) => Err(Error::refused(format!(
+                "rows of table {} cannot be written to {}: it has no column {} there",
                 quoted(&table.name),
-                self.original.path().display()
+                self.original.path().display(),
+                quoted(name)
             ))),
         }
     }

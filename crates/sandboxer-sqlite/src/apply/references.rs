@@ -52,7 +52,7 @@ pub(super) fn check(work: &Work<'_>, difference: &Difference, before: &Violation
     if after.is_subset(before) {
         return Ok(());
     }
-    let clone = Connection::open(work.clone, Mode::ReadWrite)?;
+    let clone = Connection::open(work.clone, Mode::Confined)?;
     clone.busy_timeout(PATIENCE)?;
     let own = violations(&clone, difference)?;
     let new: Vec<&String> =

@@ -115,7 +115,7 @@ fn shadows<'d>(change: &SchemaChange, difference: &'d Difference) -> impl Iterat
 /// Whether a table that is to be dropped or made anew has the rows that the base has: compared with the clone it differs in
 /// the same rows.
 fn rows_are_as_in_base(work: &Work<'_>, change: &SchemaChange, difference: &Difference) -> Result<bool> {
-    let clone = Connection::open(work.clone, Mode::ReadWrite)?;
+    let clone = Connection::open(work.clone, Mode::Confined)?;
     clone.busy_timeout(PATIENCE)?;
     let find = |tables: Vec<Table>, name: &str| tables.into_iter().find(|table| table.name == name);
     let names = std::iter::once(&change.name).chain(shadows(change, difference).map(|shadow| &shadow.name));
@@ -199,7 +199,7 @@ fn run(work: &Work<'_>, sql: &str) -> Result<()> {
 
 /// Copies all rows of a table from the clone.
 fn fill(work: &mut Work<'_>, name: &str) -> Result<()> {
-    let clone = Connection::open(work.clone, Mode::ReadWrite)?;
+    let clone = Connection::open(work.clone, Mode::Confined)?;
     clone.busy_timeout(PATIENCE)?;
     let table = table_named(&clone, name)?;
     let own_rowid = table.rowid.filter(|_| !table.key_is_rowid);

@@ -94,7 +94,7 @@ pub fn naive_difference(base: &Path, clone: &Path) -> Result<Difference> {
 }
 
 fn open(path: &Path) -> Result<Connection> {
-    let connection = Connection::open(path, Mode::ReadWrite)?;
+    let connection = Connection::open(path, Mode::Confined)?;
     connection.busy_timeout(PATIENCE)?;
     Ok(connection)
 }

@@ -151,7 +151,10 @@ fn while_it_cannot_be_asked_nothing_is_finished_and_nothing_forgotten() {
     world.script.at("commit.abort d", Fault::AlwaysFail);
     let manager = world.manager();
     assert!(manager.recover().unwrap().iter().all(|told| told.failed));
-    manager.write(&manager.find("f").unwrap(), &path("a"), b"later").unwrap_err();
+    let error = manager.write(&manager.find("f").unwrap(), &path("a"), b"later").unwrap_err();
+    let Error::Usage { hint: Some(hint), .. } = error.root() else { panic!("{error:?}") };
+    let decider = manager.find("d").unwrap().sandbox.id;
+    assert!(hint.contains(&format!("`sandbox destroy {decider} --force`")), "{hint}");
     manager.destroy(&manager.find("g").unwrap(), Uncommitted::Discard).unwrap_err();
     world.script.calm();
     manager.write(&manager.find("f").unwrap(), &path("b"), b"later").unwrap();
