@@ -91,7 +91,10 @@ pub fn registry(
         lock_wait: settings.lock_wait,
         cancel: cancel.clone(),
     };
-    for (name, custom) in &settings.custom_strategies {
+    // Whatever the order of their names: `builtin:` of a plugin is told as what it is.
+    let (again, plugins): (Vec<_>, Vec<_>) =
+        settings.custom_strategies.iter().partition(|(_, custom)| custom.builtin().is_some());
+    for (name, custom) in plugins.into_iter().chain(again) {
         if let Err(error) = add_custom(&mut registry, name, custom, &around) {
             registry.declare_instead(broken(name, custom, error));
         }
