@@ -113,7 +113,8 @@ impl Given {
     pub fn database(&self) -> String {
         let mut made = self.made.lock().unwrap();
         let name = format!("sandboxer_test_{}_{}", std::process::id(), made.len());
-        self.run(&self.database, &format!("CREATE DATABASE {name}")).unwrap();
+        let unicode = if self.kind == Kind::MariaDb { " CHARACTER SET utf8mb4" } else { "" };
+        self.run(&self.database, &format!("CREATE DATABASE {name}{unicode}")).unwrap();
         made.push(name.clone());
         name
     }
