@@ -240,3 +240,27 @@ fn the_widest_table_goes_over() {
     assert_eq!(three.apply(Policy::Fail).unwrap().rows, 3);
     assert_eq!(three.text("SELECT c1998 FROM w ORDER BY id"), "7 null ");
 }
+
+/// The text of a definition is anything that a program writes there.
+#[test]
+fn what_follows_a_definition_in_its_text_is_not_run() {
+    for definition in [
+        "CREATE VIEW v AS SELECT 1",
+        "CREATE TABLE v(a)",
+        "CREATE INDEX v ON t(v)",
+        "CREATE TRIGGER v AFTER INSERT ON t BEGIN SELECT 1; END",
+        "CREATE VIRTUAL TABLE v USING fts5(a)",
+    ] {
+        let (three, other) = (Three::new(FIVE), Three::new(FIVE));
+        let more = format!("; ATTACH ''{}'' AS o; DELETE FROM o.t", other.original.display());
+        three.in_clone(&format!(
+            "{definition}; PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = sql || '{more}' WHERE name = 'v'"
+        ));
+        let result = three.apply(Policy::Accept);
+        assert_eq!(other.text("SELECT count(*) FROM t"), "5 ", "{definition}");
+        assert!(
+            matches!(result, Err(Error::Refused { .. } | Error::Corrupt { .. })),
+            "{definition}: {result:?}"
+        );
+    }
+}
