@@ -322,7 +322,7 @@ project: shop
         assert_eq!(custom["theirs"].class.as_deref(), Some("Snapshot"));
         assert!(complaint("sandbox:\n  custom_strategies:\n    x: {class: C}\n").1.contains("module"));
         assert!(
-            complaint("sandbox:\n  custom_strategies:\n    '': {module: 'm:C'}\n").1.contains("not a name")
+            complaint("sandbox:\n  custom_strategies:\n    '': {module: 'm:C'}\n").1.contains("is no name")
         );
     }
 
