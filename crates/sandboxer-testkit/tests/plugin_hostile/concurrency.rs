@@ -30,6 +30,23 @@ fn a_hang_in_one_call_fails_no_other() {
     world.assert_nobody_left();
 }
 
+/// What waited behind a call that hangs was never sent: it is asked of the next process, in the time that it has left.
+#[test]
+fn what_waits_behind_a_hang_is_served_by_the_next_process() {
+    let world = World::new(json!({"evil": "hang", "in": "read", "when": "taken", "times": 1}), SHORT * 2);
+    let target = world.worked_in();
+    std::thread::scope(|scope| {
+        let hanging = scope.spawn(|| world.manager().read(&target, &path("a.txt")));
+        wait_until(|| !world.noted("evils").is_empty(), || "nobody hangs".to_owned());
+        std::thread::sleep(SHORT);
+        let behind = scope.spawn(|| world.manager().diff(&target, &[]));
+        assert!(hanging.join().unwrap().is_err());
+        assert_eq!(behind.join().unwrap().unwrap().workspaces[0].entries.len(), 1);
+    });
+    assert_eq!(world.noted("pids").len(), 2);
+    world.assert_nobody_left();
+}
+
 /// Calls that are under way on a process that was given up may end there: only then is it killed.
 #[test]
 fn calls_under_way_end_on_the_process_they_began_on() {

@@ -99,6 +99,12 @@ fn it_declares_what_nobody_knows() {
 }
 
 #[test]
+fn it_prepares_what_it_does_not_commit_in_phases() {
+    let declared = json!({"capabilities": {"prepare_ends": true}});
+    refused(json!({"evil": "merge", "result": declared}), &["`prepare_ends`", "not `two_phase`"]);
+}
+
+#[test]
 fn it_declares_what_is_no_capability_at_all() {
     for capabilities in [json!("all"), json!(["checkpoints"]), json!({"checkpoints": "yes"})] {
         refused(json!({"evil": "merge", "result": {"capabilities": capabilities}}), &["capabilities"]);
