@@ -187,6 +187,15 @@ mod tests {
     }
 
     #[test]
+    fn what_runs_is_not_buried() {
+        let dir = tempfile::tempdir().unwrap();
+        let (process, _pipes) = start("sleep 60", dir.path());
+        process.bury();
+        assert!(is_there(process.child().id()) && !process.has_ended());
+        process.give_up();
+    }
+
+    #[test]
     fn its_children_end_with_it_and_nothing_stays() {
         use std::io::{BufRead, BufReader};
         let dir = tempfile::tempdir().unwrap();
@@ -210,7 +219,6 @@ mod tests {
     fn what_has_ended_is_reaped_once_and_still_known() {
         let dir = tempfile::tempdir().unwrap();
         let (process, pipes) = start("echo last words >&2; exit 3", dir.path());
-        process.bury();
         process.ending(Duration::from_secs(20)).unwrap();
         let pid = process.child().id();
         assert!(is_there(pid), "it is a zombie by now");
