@@ -124,8 +124,12 @@ impl Plan {
     }
 }
 
+/// A directory with a mount in it stays: what is still there is ended first.
 impl Drop for Plan {
     fn drop(&mut self) {
+        for name in ["files", "db"] {
+            self.cli.run(&["destroy", "--discard", name]);
+        }
         self.kill_keeper();
     }
 }
