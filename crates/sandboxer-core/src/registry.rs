@@ -7,10 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use serde_json::Value;
 
 use crate::contract::{CancelFlag, Capabilities, NoProgress, Progress, SandboxStrategy};
+use crate::resolve::BUILT_IN;
 use crate::{Error, Result};
-
-/// Where the strategies come from that this program has itself.
-pub const BUILT_IN: &str = "built-in";
 
 /// What every strategy is made with.
 #[derive(Clone)]
