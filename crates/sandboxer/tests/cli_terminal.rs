@@ -173,22 +173,28 @@ print('tried', error.errno)";
     }
 }
 
+/// A job that says when it runs and when it was continued, so that no key is pressed before it can take it. What is typed
+/// appears on the screen as well: no line contains what is waited for.
+const JOB: &str =
+    r#"sh -c 'n=0; trap "n=\$((n+1)); echo resumed-\$n" CONT; echo be""gun; while :; do sleep 0.05; done'"#;
+
 #[test]
 fn a_shell_has_job_control() {
     for user in everybody() {
         user.ok(&["create", "--name", "sh"]);
         let mut terminal = on_terminal(&user, &["shell", "sh"]);
-        terminal.press("PS1='ready> '; set -m\n");
+        terminal.press("PS1='rea''dy> '; set -m\n");
         terminal.expect("ready> ");
-        terminal.press("sleep 500\n");
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        terminal.press(&format!("{JOB}\n"));
+        terminal.expect("begun");
         terminal.press("\x1a");
         terminal.expect("Stopped");
-        terminal.press("bg; jobs\n");
+        terminal.press("bg\n");
+        terminal.expect("resumed-1");
+        terminal.press("jobs\n");
         terminal.expect("Running");
         terminal.press("fg\n");
-        terminal.expect("sleep 500");
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        terminal.expect("resumed-2");
         terminal.press("\x03");
         terminal.press("echo made > made; exit 7\n");
         let (code, screen) = terminal.finish();

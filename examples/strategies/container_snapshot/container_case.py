@@ -170,11 +170,11 @@ class ContainerCase(unittest.TestCase):
         return {entry.path: entry.kind for entry in self.strategy.diff(ref).entries}
 
     def leftovers(self) -> List[str]:
-        """Every container but the original, and every image but the one all began with."""
+        """Every container but the original, and every image but the one all began with, by name: docker lists by time."""
         containers = self.daemon.docker("ps", "--all", "--format={{.Names}}").stdout.decode().split()
         images = self.daemon.docker("images", "--all", "--format={{.Repository}}:{{.Tag}}").stdout.decode().split()
         volumes = self.daemon.docker("volume", "ls", "--quiet").stdout.decode().split()
-        return [name for name in containers + images + volumes if name not in (self.name, IMAGE)]
+        return sorted(name for name in containers + images + volumes if name not in (self.name, IMAGE))
 
 
 def _end_with_parent() -> None:
