@@ -1,10 +1,13 @@
-"""What a strategy written in Python needs: the protocol, the models, the errors, and a few helpers."""
+"""What a strategy or an extension written in Python needs: the protocol, the models, the errors, and a few helpers."""
 
 from . import trees
 from .diffing import text_diff
 from .errors import (
     Busy, Conflicts, DigestMismatch, Failed, NotFound, Refused, StrategyError, Unavailable, Uncommittable, Unsupported,
     Usage,
+)
+from .extensions import (
+    Cost, Endpoint, EnvironmentExtension, Found, Handle, Health, Mount, NotReady, Provision, Ready,
 )
 from .models import (
     Capabilities, Change, CommitRequest, CommitResult, Conflict, DiffEntry, DiffView, HunkSelection, Node, Notice,
@@ -14,8 +17,9 @@ from .protocol import SandboxStrategy
 from .session import state_directory
 
 __all__ = [
-    "Busy", "Capabilities", "Change", "CommitRequest", "CommitResult", "Conflict", "Conflicts", "DiffEntry", "DiffView",
-    "DigestMismatch", "Failed", "HunkSelection", "Node", "NotFound", "Notice", "Refused", "Resource", "RollbackResult",
-    "SandboxRef", "SandboxStrategy", "StrategyError", "Unavailable", "Uncommittable", "Unsupported", "Usage",
-    "state_directory", "text_diff", "trees",
+    "Busy", "Capabilities", "Change", "CommitRequest", "CommitResult", "Conflict", "Conflicts", "Cost", "DiffEntry",
+    "DiffView", "DigestMismatch", "Endpoint", "EnvironmentExtension", "Failed", "Found", "Handle", "Health",
+    "HunkSelection", "Mount", "Node", "NotFound", "NotReady", "Notice", "Provision", "Ready", "Refused", "Resource",
+    "RollbackResult", "SandboxRef", "SandboxStrategy", "StrategyError", "Unavailable", "Uncommittable", "Unsupported",
+    "Usage", "state_directory", "text_diff", "trees",
 ]

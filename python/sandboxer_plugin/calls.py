@@ -1,11 +1,11 @@
-"""One method of one strategy: params in, a checked answer out."""
+"""One method of one plugin: params in, a checked answer out."""
 
 from __future__ import annotations
 
 import inspect
 from typing import Any, Dict
 
-from . import arguments, loading, paths, results, shape
+from . import loading, paths, results, roles, shape
 from .failures import failure
 from .wire import INVALID_PARAMS, RpcError
 
@@ -21,12 +21,12 @@ def _is_safe(method: str, params: Dict[str, Any]) -> bool:
 class Call:
     """A method that was found fit to be called."""
 
-    def __init__(self, loaded: loading.Loaded, name: str) -> None:
-        count = shape.accepted(loaded.methods[name], name)
+    def __init__(self, loaded: loading.Loaded, name: str, role: roles.Role) -> None:
+        count = shape.accepted(loaded.methods[name], name, role)
         self._name = name
         self._function = getattr(loaded.instance, name)
-        self._arguments = arguments.BY_METHOD[name][:count]
-        self._convert = results.BY_METHOD[name]
+        self._arguments = role.arguments[name][:count]
+        self._convert = role.results[name]
 
     def __call__(self, params: Dict[str, Any], content: bytes) -> results.Answer:
         """What it returned, in the form of the wire. Whatever it raises is raised."""
@@ -47,6 +47,6 @@ class Call:
             raise failure(f"{self._name}: {wrong}{doubt}") from None
 
 
-def of(loaded: loading.Loaded) -> Dict[str, Call]:
+def of(loaded: loading.Loaded, role: roles.Role = roles.STRATEGY) -> Dict[str, Call]:
     """All that can be called."""
-    return {} if loaded.instance is None else {name: Call(loaded, name) for name in shape.CALLS}
+    return {} if loaded.instance is None else {name: Call(loaded, name, role) for name in loaded.methods}

@@ -1,4 +1,4 @@
-"""From the names in `initialize` to a strategy that can be called."""
+"""From the names in `initialize` to a plugin that can be called."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any, Dict, NamedTuple, Optional
 from . import shape
 from .failures import failure, log, named
 from .models import Capabilities, plain
+from .roles import STRATEGY, Role
 
 MOST_AT_ONCE = 64
 
 
 class Loaded(NamedTuple):
-    """A class that was looked at, and its instance; none where the class cannot be a strategy."""
+    """A class that was looked at, and its instance; none where the class is not what it has to be."""
 
     cls: type
     methods: Dict[str, shape.Description]
@@ -33,11 +34,11 @@ def look_in(directory: Optional[str]) -> None:
         sys.path.append(directory)
 
 
-def load(module_name: str, class_name: str, options: Dict[str, Any]) -> Loaded:
-    """Imports, looks, and makes an instance if all nine methods are there."""
+def load(module_name: str, class_name: str, options: Dict[str, Any], role: Role = STRATEGY) -> Loaded:
+    """Imports, looks, and makes an instance if all methods that the role needs are there."""
     cls = _find(_import(module_name), module_name, class_name)
-    methods = shape.describe(cls)
-    instance = _make(cls, f"{module_name}:{class_name}", options) if shape.is_complete(methods) else None
+    methods = shape.describe(cls, role)
+    instance = _make(cls, f"{module_name}:{class_name}", options) if shape.is_complete(methods, role) else None
     return Loaded(cls, methods, instance)
 
 

@@ -7,12 +7,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from . import calls, loading, paths, results, session, shape, streams, wire
+from . import calls, loading, paths, results, roles, session, streams, wire
 from .failures import failure, from_exception, log
 from .wire import RpcError
 
 PROTOCOL = 1
-ROLE = "strategy"
 
 Run = Callable[[Dict[str, Any], bytes], results.Answer]
 
@@ -38,6 +37,7 @@ class Server:
         self._sink_fd = sink_fd
         self._writing = threading.Lock()
         self._calls: Dict[str, calls.Call] = {}
+        self._role = roles.STRATEGY
         self._is_initialized = False
         self._pool: Optional[ThreadPoolExecutor] = None
 
@@ -75,11 +75,11 @@ class Server:
             self._pool.submit(self._run_in_pool, request_id, method, run, params, frame.attachment)
 
     def _find(self, method: str) -> Run:
-        if method not in shape.CALLS:
+        if method not in self._role.calls:
             raise RpcError(wire.UNKNOWN_METHOD, f"no method {paths.readable(method)!r}")
         call = self._calls.get(method)
         if call is None:
-            raise RpcError(wire.INVALID_REQUEST, f"{method} before a strategy was made by initialize")
+            raise RpcError(wire.INVALID_REQUEST, f"{method} before initialize has made a plugin that has it")
         return call
 
     def _run_in_pool(self, *call: Any) -> None:
@@ -114,28 +114,28 @@ class Server:
     def _initialize(self, params: Dict[str, Any], _content: bytes) -> results.Answer:
         if self._is_initialized:
             raise RpcError(wire.INVALID_REQUEST, "initialize was called before")
-        _check_version(params)
+        self._role = _role(params)
         self.patience_seconds = _number(params, "timeout_ms", 60_000) / 1000
         session._set_state_directory(_state(params))
         options = params.get("options") or {}
         if type(options) is not dict:
             raise RpcError(wire.INVALID_PARAMS, "options must be an object")
         loading.look_in(params.get("modules"))
-        loaded = loading.load(_text(params, "module"), _text(params, "class"), options)
+        loaded = loading.load(_text(params, "module"), _text(params, "class"), options, self._role)
         return results.Answer(self._adopt(loaded))
 
     def _adopt(self, loaded: loading.Loaded) -> Dict[str, Any]:
         at_once = loading.concurrency(loaded)
         description = {
             "protocol": PROTOCOL,
-            "role": ROLE,
+            "role": self._role.name,
             "methods": loaded.methods,
-            "capabilities": loading.capabilities(loaded),
+            "capabilities": None if self._role.capabilities is None else loading.capabilities(loaded),
             "summary": paths.readable(loading.summary(loaded)),
             "concurrency": at_once,
         }
         wire.to_bytes(description)
-        self._calls = calls.of(loaded)
+        self._calls = calls.of(loaded, self._role)
         self._is_initialized = True
         if at_once > 1:
             self._pool = ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="call")
@@ -154,10 +154,13 @@ def _envelope(request: Any) -> Tuple[str, Any]:
     return method, request_id
 
 
-def _check_version(params: Dict[str, Any]) -> None:
-    for name, known in (("protocol", PROTOCOL), ("role", ROLE)):
-        if params.get(name) != known:
-            raise failure(f"{name} {params.get(name)!r} is not spoken here, only {known!r}", "unsupported", what=name)
+def _role(params: Dict[str, Any]) -> roles.Role:
+    """What the plugin is to be, in a version of the protocol that is spoken here."""
+    for name, known in (("protocol", [PROTOCOL]), ("role", list(roles.BY_NAME))):
+        if params.get(name) not in known:
+            spoken = " or ".join(repr(word) for word in known)
+            raise failure(f"{name} {params.get(name)!r} is not spoken here, only {spoken}", "unsupported", what=name)
+    return roles.BY_NAME[params["role"]]
 
 
 def _message(method: str, request_id: Any, result: Any) -> bytes:

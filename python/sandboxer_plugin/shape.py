@@ -1,26 +1,13 @@
-"""Looks at a class, without making an instance of it, and says which of the nine methods it has and how they are called."""
+"""Looks at a class, without making an instance of it, and says which methods of a role it has and how they are called."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import sys
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
-from .protocol import SandboxStrategy
-
-# With how many arguments each method may be called.
-CALLS: Dict[str, Tuple[int, ...]] = {
-    "create": (2,),
-    "read": (2,),
-    "write": (3,),
-    "diff": (1,),
-    "commit": (2, 1),
-    "rollback": (1,),
-    "checkpoint": (2,),
-    "restore_checkpoint": (2,),
-    "cleanup": (1,),
-}
+from .roles import STRATEGY, Role
 
 Description = Dict[str, Any]
 
@@ -32,22 +19,23 @@ _ASYNCHRONOUS = (
 _MISSING = object()
 
 
-def describe(cls: type) -> Dict[str, Description]:
-    """What there is of the nine methods, each with its parameters or what is wrong with it."""
-    found = ((name, _defined(cls, name)) for name in CALLS)
+def describe(cls: type, role: Role = STRATEGY) -> Dict[str, Description]:
+    """What there is of the role's methods, each with its parameters or what is wrong with it."""
+    found = ((name, _defined(cls, name, role)) for name in role.calls)
     return {name: _describe(cls, name, value) for name, value in found if value is not _MISSING}
 
 
-def is_complete(methods: Dict[str, Description]) -> bool:
-    """Whether all nine can be called as they will be."""
-    return all(accepted(methods.get(name), name) is not None for name in CALLS)
+def is_complete(methods: Dict[str, Description], role: Role = STRATEGY) -> bool:
+    """Whether all that are needed, and those that are there, can be called as they will be."""
+    asked = (name for name in role.calls if name in methods or name not in role.optional)
+    return all(accepted(methods.get(name), name, role) is not None for name in asked)
 
 
-def accepted(description: Optional[Description], name: str) -> Optional[int]:
+def accepted(description: Optional[Description], name: str, role: Role = STRATEGY) -> Optional[int]:
     """With how many arguments the method is to be called; `None` if it cannot be."""
     if description is None or "wrong" in description:
         return None
-    return next((count for count in CALLS[name] if _takes(description, count)), None)
+    return next((count for count in role.calls[name] if _takes(description, count)), None)
 
 
 def _takes(description: Description, count: int) -> bool:
@@ -55,12 +43,12 @@ def _takes(description: Description, count: int) -> bool:
     return enough and (description["rest"] or count <= len(description["parameters"]))
 
 
-def _defined(cls: type, name: str) -> Any:
+def _defined(cls: type, name: str, role: Role) -> Any:
     """What the class itself has under that name; a protocol's or an abstract method is a promise, not a method."""
     for owner in cls.__mro__:
         if name in vars(owner):
             value = vars(owner)[name]
-            promised = owner is SandboxStrategy or vars(owner).get("_is_protocol", False)
+            promised = owner in role.protocols or vars(owner).get("_is_protocol", False)
             return _MISSING if promised or getattr(value, "__isabstractmethod__", False) else value
     return _MISSING
 

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from typing import Any, Dict, List, Optional, Sequence
 
-from . import calls, shape, wire
+from . import calls, roles, shape, wire
 from .loading import Loaded
 from .results import Answer
 
@@ -23,7 +23,7 @@ class Sandbox:
 
     def __init__(self, strategy: Any, location: str, **properties: Any) -> None:
         methods = shape.describe(type(strategy))
-        unfit = [name for name in shape.CALLS if shape.accepted(methods.get(name), name) is None]
+        unfit = [name for name in roles.STRATEGY.calls if shape.accepted(methods.get(name), name) is None]
         if unfit:
             raise TypeError(f"{type(strategy).__name__} cannot be called: {', '.join(unfit)}")
         self._calls = calls.of(Loaded(type(strategy), methods, strategy))

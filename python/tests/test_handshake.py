@@ -47,7 +47,7 @@ class Handshake(HostCase):
         self.module("class Mine:" + WHOLE)
         host = self.start()
         self.assertEqual(host.initialize(protocol=2).error["data"], {"kind": "unsupported", "what": "protocol"})
-        self.assertEqual(host.initialize(role="extension").error["data"], {"kind": "unsupported", "what": "role"})
+        self.assertEqual(host.initialize(role="oracle").error["data"], {"kind": "unsupported", "what": "role"})
         self.assertEqual(host.initialize(module=None).error["code"], wire.INVALID_PARAMS)
         self.assertEqual(host.initialize(state=3).error["code"], wire.INVALID_PARAMS)
         self.assertEqual(host.initialize(timeout_ms="1").error["code"], wire.INVALID_PARAMS)

@@ -6,6 +6,7 @@
 
 mod binary;
 mod db;
+mod environments;
 mod failure;
 mod files;
 mod git;
@@ -41,6 +42,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Table {
     Db(db::DbArguments),
+    Environments(environments::EnvironmentsArguments),
     Files(files::FilesArguments),
     Git(git::GitArguments),
     Plugins(plugins::PluginsArguments),
@@ -69,6 +71,7 @@ fn measure_table(table: &Table) -> Result<bool> {
     let interrupt = Interrupt::listen()?;
     match table {
         Table::Db(arguments) => db::measure(arguments, &interrupt),
+        Table::Environments(arguments) => environments::measure(arguments, &interrupt),
         Table::Files(arguments) => files::measure(arguments, &interrupt),
         Table::Git(arguments) => git::measure(arguments, &interrupt),
         Table::Plugins(arguments) => plugins::measure(arguments, &interrupt),

@@ -6,6 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::environment::Candidate;
 use crate::model::{Conflict, PathError, RelPath};
 use crate::policy::RuleFailure;
 
@@ -159,16 +160,28 @@ pub enum Error {
         /// Who holds it, if known.
         holder: Option<String>,
     },
+    /// Nothing that is known can make what a profile asks for.
+    #[error("there is no route for {profile}: {}", candidates_in_words(candidates.len() + left_out))]
+    NoRoute {
+        /// The profile.
+        profile: String,
+        /// Each extension on each host, and why not.
+        candidates: Vec<Candidate>,
+        /// How many more there are.
+        left_out: usize,
+    },
     /// The user asked to stop.
     #[error("interrupted; nothing was changed")]
     Cancelled,
     /// A configuration or catalogue file is wrong.
-    #[error("{}{}: {message}", file.display(), line.map(|l| format!(":{l}")).unwrap_or_default())]
+    #[error("{}{}: {message}", file.display(), place_in_words(*line, *column))]
     Config {
         /// Which file.
         file: PathBuf,
         /// Which line, if known.
         line: Option<u64>,
+        /// Which column of it, if known.
+        column: Option<u64>,
         /// What is wrong.
         message: String,
         /// The nearest valid word or what else to do.
@@ -184,8 +197,22 @@ pub enum Error {
     },
 }
 
+fn candidates_in_words(candidates: usize) -> String {
+    match candidates {
+        0 => "no host has an extension that it may use".to_owned(),
+        1 => "the only candidate does not qualify".to_owned(),
+        many => format!("none of {many} candidates qualifies"),
+    }
+}
+
 fn count(entries: usize) -> String {
     if entries == 1 { "1 path".to_owned() } else { format!("{entries} paths") }
+}
+
+/// `:LINE:COLUMN`, as far as they are known.
+fn place_in_words(line: Option<u64>, column: Option<u64>) -> String {
+    let column = column.map(|column| format!(":{column}")).unwrap_or_default();
+    line.map(|line| format!(":{line}{column}")).unwrap_or_default()
 }
 
 fn rules_in_words(failures: &[RuleFailure]) -> String {
@@ -254,6 +281,10 @@ mod tests {
         RelPath::parse("a").unwrap()
     }
 
+    fn no_route(left_out: usize) -> Error {
+        Error::NoRoute { profile: "p".into(), candidates: Vec::new(), left_out }
+    }
+
     fn conflict() -> Conflict {
         Conflict::new(rel(), "modified")
     }
@@ -301,6 +332,9 @@ mod tests {
                 Error::Database { database: "pg".into(), message: reason(), code: Some("42P01".into()) },
                 "pg: why (42P01)",
             ),
+            (no_route(0), "there is no route for p: no host has an extension that it may use"),
+            (no_route(1), "there is no route for p: the only candidate does not qualify"),
+            (no_route(2), "there is no route for p: none of 2 candidates qualifies"),
             (Error::Cancelled, "interrupted; nothing was changed"),
         ];
         for (error, expected) in cases {
@@ -322,10 +356,12 @@ mod tests {
         let busy = |holder| Error::Busy { path: path(), holder }.to_string();
         assert_eq!(busy(None), "/p is in use by another process");
         assert_eq!(busy(Some("pid 7".into())), "/p is in use by another process (pid 7)");
-        let config =
-            |line| Error::Config { file: path(), line, message: "bad".into(), hint: None }.to_string();
-        assert_eq!(config(None), "/p: bad");
-        assert_eq!(config(Some(3)), "/p:3: bad");
+        let config = |line, column| {
+            Error::Config { file: path(), line, column, message: "bad".into(), hint: None }.to_string()
+        };
+        assert_eq!(config(None, None), "/p: bad");
+        assert_eq!(config(Some(3), None), "/p:3: bad");
+        assert_eq!(config(Some(3), Some(7)), "/p:3:7: bad");
     }
 
     #[test]

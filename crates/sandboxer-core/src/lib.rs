@@ -6,6 +6,7 @@
 
 pub mod config;
 pub mod contract;
+pub mod environment;
 pub mod error;
 pub mod model;
 pub mod policy;

@@ -110,6 +110,7 @@ fn open(home: &Path, memory: &Arc<Memory>) -> SandboxManager {
         on_removal: Arc::new(|_| {}),
         program: None,
         runtime: Arc::new(sandboxer_core::contract::NothingRuns),
+        environments: sandboxer_core::environment::Environments::none(),
         remove_tree: |path| std::fs::remove_dir_all(path).map_err(|error| Error::io("remove", path, error)),
     })
     .unwrap()
@@ -129,6 +130,7 @@ fn request(resource: &Path) -> CreateRequest {
         ttl: None,
         consumer: Consumer { actor_type: "atm".into(), project: "test".into() },
         disposable: false,
+        environment: None,
     }
 }
 

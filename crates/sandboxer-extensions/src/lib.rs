@@ -1,3 +1,4 @@
-//! Backends that environments are made by. The first is [`local`]: namespaces on this machine.
+//! Backends that environments are made by: [`local`], namespaces on this machine, and [`container`], one docker or podman container.
 
+pub mod container;
 pub mod local;

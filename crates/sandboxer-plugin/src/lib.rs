@@ -2,7 +2,7 @@
 //!
 //! [`envelope`] is the conversation, whatever it is about; [`strategy`] is the role with the nine methods of
 //! [`SandboxStrategy`](sandboxer_core::contract::SandboxStrategy): [`declaration`] on the side of the host, [`serve`] on the side of
-//! a plugin that is written in Rust.
+//! a plugin that is written in Rust. [`extension`] is the role of what makes environments, with both sides, too.
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -16,6 +16,10 @@
 
 pub mod check;
 pub mod envelope;
+pub mod extension;
+mod python;
+mod source;
 pub mod strategy;
 
+pub use extension::{ServedExtension, serve_extension, serve_extension_with};
 pub use strategy::{Served, Start, declaration, serve, serve_with};

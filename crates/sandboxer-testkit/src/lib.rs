@@ -5,11 +5,12 @@
 //! [`faults`] runs the real binary under `strace` and kills it or fails its system calls one by one. [`mounts`] makes
 //! filesystems of a chosen kind and size for as long as a guard lives. [`users`] runs a test as an ordinary user.
 //! [`git`] makes repositories that do not depend on the machine's configuration. [`servers`] starts database servers that are private to a
-//! test; [`databases`] is the suite that every strategy for databases passes.
+//! test; [`databases`] is the suite that every strategy for databases passes. [`docker`] starts a daemon for containers.
 #![allow(clippy::unwrap_used, reason = "everything here runs inside tests, where a panic is the report")]
 
 pub mod conformance;
 pub mod databases;
+pub mod docker;
 pub mod fake;
 pub mod faults;
 pub mod git;

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     sandboxer_strategies::serve_if_asked();
     sandboxer_database::serve_if_asked();
+    sandboxer_hub::serve_if_asked();
     sandboxer_extensions::local::supervise_if_asked();
     cli::main()
 }

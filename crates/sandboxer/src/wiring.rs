@@ -10,6 +10,7 @@ use sandboxer_core::config::{CustomStrategy, Settings, Source};
 use sandboxer_core::contract::{
     CancelFlag, LocalPermissions, NoProgress, NothingRuns, PermissionService, Progress, Runtime,
 };
+use sandboxer_core::environment::{Catalogue, Environments, ExtensionContext, ExtensionRegistry, Known};
 use sandboxer_core::registry::{Declaration, StrategyOptions, StrategyRegistry};
 use sandboxer_core::service::{ManagerParts, SandboxManager};
 use sandboxer_core::types::ResourceTypes;
@@ -17,7 +18,8 @@ use sandboxer_core::{Error, Result};
 use sandboxer_database::credentials::Environment;
 use sandboxer_database::engine::Options;
 use sandboxer_database::{snapshot, transaction};
-use sandboxer_extensions::local::Runtimes;
+use sandboxer_extensions::container;
+use sandboxer_extensions::local::{self, Runtimes};
 use sandboxer_plugin::strategy::{Surroundings, declaration};
 use sandboxer_strategies::{copy_on_write, filesystem_copy, git_worktree, none, overlay};
 use serde_json::json;
@@ -42,6 +44,8 @@ pub struct Setup {
     pub program: Option<PathBuf>,
     /// Where Python modules of custom strategies are looked for besides the interpreter's own places.
     pub modules: Option<PathBuf>,
+    /// Where the user's own profiles, extensions and hosts are: directories of those names in it.
+    pub catalogue: Option<PathBuf>,
 }
 
 impl Setup {
@@ -57,6 +61,7 @@ impl Setup {
             on_removal: Arc::new(|_| {}),
             program: None,
             modules: None,
+            catalogue: None,
         }
     }
 }
@@ -169,9 +174,19 @@ pub fn resource_types(files: &[PathBuf]) -> Result<ResourceTypes> {
     ResourceTypes::embedded()?.with_overrides(files)
 }
 
+/// The embedded profiles, extensions and hosts, extended and overridden by the directories of those names in `directory`.
+pub fn catalogue(directory: Option<&Path>) -> Result<Catalogue> {
+    let embedded = Catalogue::embedded()?;
+    match directory {
+        Some(directory) => embedded.with_directory(directory),
+        None => Ok(embedded),
+    }
+}
+
 /// A manager over the state in `setup.home`. Opening it does not recover: callers do that first.
 pub fn open(setup: Setup) -> Result<SandboxManager> {
     SandboxManager::open(ManagerParts {
+        environments: environments(&setup.home, setup.program.as_deref(), setup.catalogue, &setup.cancel),
         runtime: runtime(&setup.home, setup.program.as_deref()),
         registry: registry(&setup.settings, &setup.home, setup.modules.as_deref(), &setup.cancel)?,
         types: resource_types(&setup.type_files)?,
@@ -184,6 +199,39 @@ pub fn open(setup: Setup) -> Result<SandboxManager> {
         program: setup.program,
         remove_tree: overlay::remove_workspace,
     })
+}
+
+/// Every extension of the catalogue, and what makes it. None is started.
+fn environments(
+    home: &Path,
+    program: Option<&Path>,
+    directory: Option<PathBuf>,
+    cancel: &CancelFlag,
+) -> Environments {
+    let registry = extensions(home, program, cancel);
+    Environments::new(registry, Box::new(move || catalogue(directory.as_deref()).map(|read| known(&read))))
+}
+
+/// What makes the extensions of each provider.
+pub fn extensions(home: &Path, program: Option<&Path>, cancel: &CancelFlag) -> ExtensionRegistry {
+    let context = ExtensionContext {
+        home: home.to_path_buf(),
+        program: program.map(Path::to_path_buf),
+        cancel: cancel.clone(),
+    };
+    let mut registry = ExtensionRegistry::new(context);
+    registry.provide("local", local::factory());
+    registry.provide("container", container::factory());
+    registry.provide("plugin", sandboxer_plugin::extension::factory());
+    registry
+}
+
+/// What a manager needs of the catalogue.
+fn known(catalogue: &Catalogue) -> Known {
+    Known {
+        extensions: catalogue.extensions().map(|entry| (entry.id.clone(), entry.clone())).collect(),
+        hosts: catalogue.hosts().map(|entry| (entry.id.clone(), entry.clone())).collect(),
+    }
 }
 
 /// What runs in sandboxes, where there is a program to start it from.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use common::World;
 
-const COMMANDS: [&str; 34] = [
+const COMMANDS: [&str; 41] = [
     "run",
     "exec",
     "shell",
@@ -17,6 +17,8 @@ const COMMANDS: [&str; 34] = [
     "create",
     "list",
     "get",
+    "extend",
+    "recreate",
     "status",
     "path",
     "read",
@@ -36,10 +38,15 @@ const COMMANDS: [&str; 34] = [
     "unpark",
     "usage",
     "gc",
+    "reconcile",
     "adopt",
     "trust",
     "strategies",
     "types",
+    "profiles",
+    "extensions",
+    "hosts",
+    "route",
     "doctor",
     "completions",
     "man",

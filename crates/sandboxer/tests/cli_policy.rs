@@ -179,7 +179,11 @@ fn a_policy_file_with_a_mistake_names_file_line_and_word() {
     world.file("project/p.yaml", "paths: [\"*.txt\"]\nmax_file: 3\n");
     let refused = world.run(&["commit", "try", "--policy", "p.yaml"]);
     assert_eq!(refused.code, 1);
-    assert!(refused.stderr.starts_with("error: p.yaml:2: unknown key \"max_file\"\n"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.starts_with("error: p.yaml:2:1: unknown key \"max_file\"\n"),
+        "{}",
+        refused.stderr
+    );
     assert!(refused.stderr.contains("did you mean \"max_files\"?"), "{}", refused.stderr);
     assert_eq!(world.run(&["commit", "try", "--policy", "missing.yaml"]).code, 1);
     assert_eq!(world.text("project/hello.txt"), "hello\nworld\n");

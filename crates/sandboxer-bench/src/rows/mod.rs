@@ -7,6 +7,7 @@ pub mod commit;
 pub mod create;
 pub mod db;
 pub mod diff;
+pub mod environments;
 pub mod git;
 pub mod hunks;
 pub mod memory;

@@ -82,7 +82,10 @@ impl CustomStrategy {
     }
 
     /// Refuses what cannot be meant, whatever there is on this machine.
-    fn check(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// A usage error that says what.
+    pub fn check(&self) -> Result<()> {
         match self.source() {
             Source::Builtin(name) => {
                 word(name)?;

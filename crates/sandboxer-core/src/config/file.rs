@@ -60,6 +60,7 @@ fn unusable(file: &Path, what: &str) -> Error {
     Error::Config {
         file: file.to_path_buf(),
         line: None,
+        column: None,
         message: format!("the file {what}"),
         hint: Some("a configuration is a regular UTF-8 file of at most 1 MiB".to_owned()),
     }

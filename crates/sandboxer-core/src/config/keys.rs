@@ -9,6 +9,7 @@ use jiff::SignedDuration;
 use super::custom_strategy::CustomStrategy;
 use super::database::DatabaseSetting;
 use super::duration::{parse_duration, parse_ttl};
+use super::events::EventsSetting;
 use super::run::RunSetting;
 use super::settings::{Durability, MinFree, Settings};
 use super::size::parse_size;
@@ -43,6 +44,8 @@ pub const KEYS: &[Key] = &[
     key("database.block_limit", Some("SANDBOXER_BLOCK_LIMIT"), false),
     key("database.lock_timeout", Some("SANDBOXER_LOCK_TIMEOUT"), false),
     key("database.turn_timeout", Some("SANDBOXER_TURN_TIMEOUT"), false),
+    key("events.hub", Some("SANDBOXER_HUB"), false),
+    key("events.token", Some("SANDBOXER_HUB_TOKEN"), false),
     key("overlay.durability", Some("SANDBOXER_OVERLAY_DURABILITY"), true),
     key("project", Some("SANDBOXER_PROJECT"), false),
     key("run.allow_hosts", Some("SANDBOXER_ALLOW_HOSTS"), false),
@@ -91,6 +94,7 @@ pub(super) enum Setting {
     Project(String),
     Run(RunSetting),
     Database(DatabaseSetting),
+    Events(EventsSetting),
 }
 
 impl Setting {
@@ -114,6 +118,7 @@ impl Setting {
             Self::Project(_) => "project",
             Self::Run(setting) => setting.key(),
             Self::Database(setting) => setting.key(),
+            Self::Events(setting) => setting.key(),
         }
     }
 
@@ -139,11 +144,19 @@ impl Setting {
                     "sandbox.custom_strategies is set in the user's configuration file only",
                 ));
             }
-            other => match DatabaseSetting::from_text(other, text)? {
-                Some(setting) => Self::Database(setting),
-                None => Self::Run(RunSetting::from_text(other, text)?.ok_or_else(|| unknown_key(other))?),
-            },
+            other => return Self::from_section(other, text),
         })
+    }
+
+    /// The same for keys of sections that have a file of their own.
+    fn from_section(key: &str, text: &str) -> Result<Self> {
+        if let Some(setting) = DatabaseSetting::from_text(key, text)? {
+            return Ok(Self::Database(setting));
+        }
+        if let Some(setting) = EventsSetting::from_text(key, text)? {
+            return Ok(Self::Events(setting));
+        }
+        RunSetting::from_text(key, text)?.map(Self::Run).ok_or_else(|| unknown_key(key))
     }
 
     /// Puts the value where it belongs. Patterns to exclude, policies and what is hidden add up over the layers, since being
@@ -173,6 +186,7 @@ impl Setting {
             Self::ActorType(actor_type) => settings.actor_type = Some(actor_type),
             Self::Project(project) => settings.project = Some(project),
             Self::Database(setting) => setting.apply(&mut settings.database),
+            Self::Events(setting) => setting.apply(&mut settings.events),
             Self::Run(setting) => {
                 if setting.apply(&mut settings.run) {
                     return also_decided(settings, key, origin);
@@ -291,6 +305,8 @@ mod tests {
             ("database.block_limit", "none"),
             ("database.lock_timeout", "2s"),
             ("database.turn_timeout", "20s"),
+            ("events.hub", "https://hub.example/events"),
+            ("events.token", "file:/run/token"),
             ("overlay.durability", "strict"),
             ("actor_type", "agt"),
             ("project", "shop"),

@@ -55,6 +55,7 @@ pub fn find_project_file(start: &Path) -> Option<PathBuf> {
 fn apply_project_file(file: &Path, trust: &TrustStore, settings: &mut Settings) -> Result<()> {
     let text = read_bounded(file, Links::Refuse)?;
     let entries = schema::parse(&text, file)?;
+    entries.iter().try_for_each(|entry| untrusted::check_owner(entry, file))?;
     let trusted = entries.is_empty() || trust.trusts_content(file, text.as_bytes())?;
     if !trusted {
         let below = settings.clone();

@@ -216,3 +216,21 @@ fn the_nearest_project_file_is_found() {
     assert_eq!(find_project_file(&deep), Some(deep.join(PROJECT_FILE)));
     assert_eq!(find_project_file(Path::new("/proc/self")), None);
 }
+
+#[test]
+fn a_hub_is_the_users_alone_to_name() {
+    let project = "events:\n  hub: https://elsewhere.example/\n";
+    for place in [place("", project), place("", project).trusted()] {
+        match place.load().unwrap_err() {
+            Error::Config { line, message, hint, .. } => {
+                assert_eq!((line, message.as_str()), (Some(2), "events.hub is not for a project to set"));
+                assert!(hint.unwrap().contains("the user's configuration file"));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let user = place("events: {hub: \"https://hub.example/\", token: env:HUB}", "").load().unwrap();
+    assert_eq!(user.events.hub.as_deref(), Some("https://hub.example/"));
+    let wrong = place("events:\n  token: hunter2\n", "").load().unwrap_err();
+    assert!(!format!("{wrong} {wrong:?}").contains("hunter2"), "{wrong:?}");
+}

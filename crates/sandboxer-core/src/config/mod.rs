@@ -9,6 +9,7 @@
 mod custom_strategy;
 mod database;
 mod duration;
+mod events;
 mod file;
 mod keys;
 mod layers;
@@ -23,6 +24,7 @@ pub(crate) mod yaml;
 pub use custom_strategy::{CustomStrategy, Source};
 pub use database::DatabaseSettings;
 pub use duration::{parse_duration, parse_ttl};
+pub use events::{EventsSettings, TokenRef};
 pub use keys::{KEYS, Key};
 pub use layers::{Layers, PROJECT_FILE, find_project_file, load};
 pub use run::{Isolation, NetworkAccess, RunSettings};

@@ -29,6 +29,7 @@ struct Document {
     overlay: Option<OverlaySection>,
     commit: Option<CommitSection>,
     database: Option<DatabaseSection>,
+    events: Option<EventsSection>,
     run: Option<RunSection>,
     actor_type: Option<Spanned<String>>,
     project: Option<Spanned<String>>,
@@ -97,6 +98,13 @@ struct DatabaseSection {
     turn_timeout: Option<Spanned<String>>,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct EventsSection {
+    hub: Option<Spanned<String>>,
+    token: Option<Spanned<String>>,
+}
+
 /// Everything that `text`, the content of `file`, sets.
 pub(super) fn parse(text: &str, file: &Path) -> Result<Vec<Entry>> {
     let document = yaml::parse::<Document>(text, file).map_err(|error| keyed(error, text))?;
@@ -123,6 +131,7 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<Vec<Entry>> {
     entries.text("copy.keep_base", copy.keep_base)?;
     entries.text("overlay.durability", document.overlay.unwrap_or_default().durability)?;
     entries.database(document.database.unwrap_or_default())?;
+    entries.events(document.events.unwrap_or_default())?;
     entries.run(document.run.unwrap_or_default())?;
     entries.text("actor_type", document.actor_type)?;
     entries.text("project", document.project)?;
@@ -149,6 +158,11 @@ impl Entries<'_> {
         self.text("database.block_limit", database.block_limit)?;
         self.text("database.lock_timeout", database.lock_timeout)?;
         self.text("database.turn_timeout", database.turn_timeout)
+    }
+
+    fn events(&mut self, events: EventsSection) -> Result<()> {
+        self.text("events.hub", events.hub)?;
+        self.text("events.token", events.token)
     }
 
     fn run(&mut self, run: RunSection) -> Result<()> {
@@ -196,7 +210,7 @@ pub(crate) fn located(error: Error, key: &str, file: &Path, line: Option<u64>) -
     match error {
         Error::Usage { message, hint } => {
             let message = format!("{key}: {message}");
-            Error::Config { file: file.to_path_buf(), line, message, hint }
+            Error::Config { file: file.to_path_buf(), line, column: None, message, hint }
         }
         other => other,
     }
@@ -205,12 +219,12 @@ pub(crate) fn located(error: Error, key: &str, file: &Path, line: Option<u64>) -
 /// The parser's complaint about a value, with the key that stands on its line: it knows the line alone.
 fn keyed(error: Error, text: &str) -> Error {
     match error {
-        Error::Config { file, line: Some(line), message, hint } => {
+        Error::Config { file, line: Some(line), column, message, hint } => {
             let message = match key_on(text, line) {
                 Some(key) => format!("{key}: {message}"),
                 None => message,
             };
-            Error::Config { file, line: Some(line), message, hint }
+            Error::Config { file, line: Some(line), column, message, hint }
         }
         other => other,
     }
@@ -280,6 +294,9 @@ run:
   cpus: 2
   timeout: 10m
   disk_reserve: 2%
+events:
+  hub: https://hub.example/events
+  token: env:HUB_TOKEN
 actor_type: agt
 project: shop
 ";

@@ -8,6 +8,7 @@ use jiff::SignedDuration;
 
 use super::custom_strategy::CustomStrategy;
 use super::database::DatabaseSettings;
+use super::events::EventsSettings;
 use super::keys::KEYS;
 use super::run::RunSettings;
 use super::size::parse_size;
@@ -111,6 +112,8 @@ pub struct Settings {
     pub project: Option<String>,
     /// Everything below `database`: how held transactions treat others.
     pub database: DatabaseSettings,
+    /// Everything below `events`: whom lifecycle events are told to.
+    pub events: EventsSettings,
     /// Everything below `run`: how commands are contained.
     pub run: RunSettings,
     /// For each key, the layer that decided, in words.
@@ -139,6 +142,7 @@ impl Default for Settings {
             actor_type: None,
             project: None,
             database: DatabaseSettings::default(),
+            events: EventsSettings::default(),
             run: RunSettings::default(),
             origins: KEYS.iter().map(|key| (key.name.to_owned(), "default".to_owned())).collect(),
             untrusted_strategy: None,

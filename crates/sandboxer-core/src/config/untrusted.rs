@@ -34,6 +34,21 @@ pub(super) fn check(entry: &Entry, so_far: &Settings, file: &Path) -> Result<()>
     }
 }
 
+/// Refuses what is the user's alone to say, whoever trusts `file`: a hub hears of every sandbox of the state directory, not only of
+/// this project's.
+pub(super) fn check_owner(entry: &Entry, file: &Path) -> Result<()> {
+    match &entry.setting {
+        Setting::Events(setting) => Err(Error::Config {
+            file: file.to_path_buf(),
+            line: entry.line,
+            column: None,
+            message: format!("{} is not for a project to set", setting.key()),
+            hint: Some("remove the key here, and set it in the user's configuration file".to_owned()),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// As far as can be told by name: built-ins registered again are followed. Resolution asks the registry once more.
 fn isolates(name: &str, so_far: &Settings) -> bool {
     let builtin = so_far.custom_strategies.get(name).and_then(|custom| custom.builtin());

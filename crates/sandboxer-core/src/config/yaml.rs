@@ -58,8 +58,14 @@ fn explain(error: &YamlError, file: &Path) -> Error {
         YamlError::AliasError { error, .. } => (plain_message(error), None),
         other => (plain_message(other), None),
     };
-    let line = error.location().map(|at| at.line()).filter(|line| *line > 0);
-    Error::Config { file: file.to_path_buf(), line, message, hint }
+    let (line, column) = place(error);
+    Error::Config { file: file.to_path_buf(), line, column, message, hint }
+}
+
+/// Line and column, from 1; what the parser does not know is none.
+fn place(error: &YamlError) -> (Option<u64>, Option<u64>) {
+    let known = |number: u64| Some(number).filter(|number| *number > 0);
+    error.location().map_or((None, None), |at| (known(at.line()), known(at.column())))
 }
 
 /// The formatter leaves control characters of the file in place; they must not reach a terminal.
@@ -118,7 +124,7 @@ mod tests {
     /// Line, message and hint of the error that `text` gives.
     fn complaint<T: DeserializeOwned + std::fmt::Debug>(text: &str) -> (Option<u64>, String, Option<String>) {
         match parse::<T>(text, Path::new("/etc/x.yaml")).unwrap_err() {
-            Error::Config { file, line, message, hint } => {
+            Error::Config { file, line, message, hint, .. } => {
                 assert_eq!(file, Path::new("/etc/x.yaml"));
                 (line, message, hint)
             }
@@ -145,6 +151,12 @@ mod tests {
         assert_eq!(hint.as_deref(), Some("did you mean \"colour\"?"));
         let (_, _, hint) = complaint::<Sample>("zzz: 1\n");
         assert_eq!(hint.as_deref(), Some("valid here: colour, size, name"));
+    }
+
+    #[test]
+    fn the_column_is_told_too() {
+        let text = parse::<Sample>("size: 1\ncolour: gren\n", Path::new("x.yaml")).unwrap_err().to_string();
+        assert_eq!(text, "x.yaml:2:9: unknown value \"gren\"");
     }
 
     #[test]

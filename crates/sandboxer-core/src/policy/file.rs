@@ -109,6 +109,7 @@ fn says_nothing(file: &Path) -> Error {
     Error::Config {
         file: file.to_path_buf(),
         line: None,
+        column: None,
         message: "there is no rule".to_owned(),
         hint: Some(hint.to_owned()),
     }

@@ -10,8 +10,14 @@ use crate::resolve::BUILT_IN;
 pub(super) const UNMADE: &str = "unmade";
 
 impl SandboxManager {
+    /// Removes the environment first, which holds on to the workspaces, and then those.
+    pub(super) fn take_down(&self, sandbox: &Sandbox) -> Result<()> {
+        self.tear_down_environment(sandbox)?;
+        self.cleanup_workspaces(sandbox)
+    }
+
     /// Cleans up every workspace that was made, last first, and goes on past a failure.
-    pub(super) fn cleanup_workspaces(&self, sandbox: &Sandbox) -> Result<()> {
+    fn cleanup_workspaces(&self, sandbox: &Sandbox) -> Result<()> {
         self.each_made(sandbox, |workspace| self.cleanup_workspace(workspace))
     }
 
@@ -35,6 +41,9 @@ impl SandboxManager {
     /// Whether everything in a sandbox can be seen to without starting a program of somebody else's.
     pub(super) fn is_at_hand(&self, sandbox: &Sandbox) -> bool {
         let registry = &self.parts.registry;
+        if !self.parts.environments.is_at_hand(sandbox) {
+            return false;
+        }
         sandbox.workspaces.iter().all(|w| registry.is_registered(&w.sandbox_ref.strategy_name))
     }
 

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::apart::{SKIP, refuse_nested};
 use super::cleaning::UNMADE;
 use super::descriptor::{Descriptor, flush_new};
+use super::environment::{designed, match_inputs, time_to_live};
 use super::lock::SandboxLock;
 use super::manager::{SandboxManager, failure, in_workspace, new_operation};
 use super::park::BRING_BACK;
@@ -59,6 +60,10 @@ impl SandboxManager {
         request: &CreateRequest,
         mut resources: Vec<(Option<String>, Resource)>,
     ) -> Result<Created> {
+        if let Some(existing) = self.made_by_key(request)? {
+            return Ok(existing);
+        }
+        match_inputs(request, &mut resources)?;
         self.set_databases_apart(&mut resources)?;
         let naming = check_request(request, &resources)?;
         refuse_bringing_back(&resources)?;
@@ -100,7 +105,8 @@ impl SandboxManager {
             state: SandboxState::Provisioning,
             consumer: request.consumer.clone(),
             created_at,
-            expires_at: expiry(created_at, request.ttl.or(self.parts.settings.default_ttl))?,
+            expires_at: expiry(created_at, time_to_live(request, self.parts.settings.default_ttl)?)?,
+            environment: request.environment.as_ref().map(|e| Box::new(designed(e, &workspaces))),
             workspaces,
         })
     }
@@ -115,12 +121,15 @@ impl SandboxManager {
         let resource_type = self.parts.types.get(&resource.type_name)?;
         let (settings, registry) = (&self.parts.settings, &self.parts.registry);
         let flag = request.strategy.as_deref();
-        let choice = choose_strategy(flag, None, &resource, resource_type, settings, registry);
+        let mode = request.environment.as_ref().and_then(|e| e.profile.workspace.mode.as_deref());
+        let choice = choose_strategy(flag, mode, &resource, resource_type, settings, registry);
         let asked = flag.is_some() || resource.properties.contains_key("strategy");
         let choice =
             choice.map_err(|error| if asked { error } else { named_by_type(error, resource_type) })?;
         self.refuse_patterns(&resource, &choice.strategy)?;
-        if request.no_fallback {
+        if request.no_fallback
+            || request.environment.as_ref().is_some_and(|e| e.profile.workspace.no_fallback)
+        {
             resource.properties.insert(NO_FALLBACK.to_owned(), Value::Bool(true));
         }
         let sandbox_ref = SandboxRef::new(plan_id.clone(), resource.id.clone(), choice.strategy.as_str());
@@ -199,6 +208,10 @@ impl SandboxManager {
         let in_the_way = |other: &Sandbox| overlaps(other, wanted);
         match self.store.reserve(&sandbox, naming, &operation, &in_the_way)? {
             Reservation::Made(name) => sandbox.name = name,
+            Reservation::KeyTaken(holder) => {
+                self.wait_until_settled(&holder.id)?;
+                return self.made_by_key(request);
+            }
             Reservation::Overlaps(existing) => return self.settle(request, wanted, existing),
             Reservation::NameTaken(holder) => return Err(name_taken(&holder)),
         }
@@ -263,7 +276,8 @@ impl SandboxManager {
         _held: &SandboxLock,
     ) -> Result<Created> {
         let mut made = sandbox;
-        match self.make_workspaces(&mut made).and_then(|()| self.publish(&mut made, operation, disposable)) {
+        let steps = self.make_workspaces(&mut made).and_then(|()| self.make_environment(&mut made));
+        match steps.and_then(|()| self.publish(&mut made, operation, disposable)) {
             Ok(()) => Ok(Created { message: created_message(&made), sandbox: made, created: true }),
             Err(error) => Err(self.undo_create(&made, operation, error)),
         }
@@ -333,7 +347,8 @@ impl SandboxManager {
     /// Removes what was made, last first. Where that fails too, the row stays `provisioning`, and the next command's
     /// recovery tries again.
     fn undo_create(&self, sandbox: &Sandbox, operation: &Operation, error: Error) -> Error {
-        if self.cleanup_workspaces(sandbox).is_ok() {
+        self.note_failure(sandbox, &error);
+        if self.take_down(sandbox).is_ok() {
             let _ = self.close(&sandbox.id, SandboxState::Failed, &[failure(operation, &error)]);
         }
         error
@@ -369,6 +384,7 @@ fn named_by_type(error: Error, resource_type: &ResourceType) -> Error {
             Error::Config {
                 file: (&resource_type.origin).into(),
                 line: None,
+                column: None,
                 message: format!(
                     "resource type {:?} names the strategy {name:?}, which is not there",
                     resource_type.name
@@ -421,7 +437,7 @@ fn refuse_own_state(home: &Path, resources: &[(Option<String>, Resource)]) -> Re
     }
 }
 
-fn expiry(created_at: Timestamp, ttl: Option<SignedDuration>) -> Result<Option<Timestamp>> {
+pub(super) fn expiry(created_at: Timestamp, ttl: Option<SignedDuration>) -> Result<Option<Timestamp>> {
     let Some(ttl) = ttl else { return Ok(None) };
     if !ttl.is_positive() {
         return Err(Error::usage("the time to live is not positive"));

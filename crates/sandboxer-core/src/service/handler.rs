@@ -50,6 +50,7 @@ impl<'a> SandboxHandler<'a> {
             ttl: None,
             consumer: self.consumer.clone(),
             disposable: false,
+            environment: None,
         }
     }
 

@@ -9,7 +9,7 @@ use super::manager::{SandboxManager, explain, new_operation};
 use super::{Ended, GcReport, Operation, Sandbox, SandboxState, Target, Uncommitted, Workspace};
 use crate::Result;
 use crate::model::SandboxId;
-use crate::store::{OperationEnd, now};
+use crate::store::{Moment, OperationEnd};
 
 impl SandboxManager {
     /// Ends a sandbox: removes everything that belongs to it but the resource. What it holds of uncommitted work is put
@@ -90,7 +90,12 @@ impl SandboxManager {
             return Ok(Vec::new());
         };
         let mut left = Vec::new();
-        self.end_for_good(&sandbox, |workspace| {
+        let environment = self.tear_down_environment(&sandbox);
+        left.extend(
+            environment.err().map(|e| format!("extension {}: {}", sandbox.extension_id(), explain(&e))),
+        );
+        let nothing_more = || Ok(());
+        self.end_for_good(&sandbox, nothing_more, |workspace| {
             let Err(error) = self.cleanup_workspace(workspace) else { return Ok(()) };
             left.push(format!("strategy {}: {}", workspace.sandbox_ref.strategy_name, explain(&error)));
             super::park::home_of(workspace).map_or(Ok(()), |home| self.remove_dir(home))
@@ -100,14 +105,22 @@ impl SandboxManager {
 
     /// Removes a sandbox whose lock the caller holds.
     pub(super) fn destroy_locked(&self, sandbox: &Sandbox) -> Result<()> {
-        self.end_for_good(sandbox, |workspace| self.cleanup_workspace(workspace))
+        let tear_down = || self.tear_down_environment(sandbox);
+        self.end_for_good(sandbox, tear_down, |workspace| self.cleanup_workspace(workspace))
     }
 
-    fn end_for_good(&self, sandbox: &Sandbox, clean_up: impl FnMut(&Workspace) -> Result<()>) -> Result<()> {
+    /// The environment goes before the workspaces that it holds on to.
+    fn end_for_good(
+        &self,
+        sandbox: &Sandbox,
+        tear_down: impl FnOnce() -> Result<()>,
+        clean_up: impl FnMut(&Workspace) -> Result<()>,
+    ) -> Result<()> {
         self.parts.runtime.end(&sandbox.id)?;
         let operation = new_operation(&sandbox.id, "destroy", json!({}));
         self.store.begin_in_state(&sandbox.id, SandboxState::Destroying, &operation)?;
-        self.each_made(sandbox, clean_up).map_err(|error| self.log_failure(&operation, error))?;
+        let ended = tear_down().and_then(|()| self.each_made(sandbox, clean_up));
+        ended.map_err(|error| self.log_failure(&operation, error))?;
         // Nothing else that was begun in it goes on.
         let unfinished = self.store.unfinished_operations(&sandbox.id)?;
         let ends: Vec<_> = unfinished.iter().map(|operation| end_with_sandbox(sandbox, operation)).collect();
@@ -157,7 +170,7 @@ impl SandboxManager {
         dry_run: bool,
     ) -> Result<GcReport> {
         let mut report = GcReport::default();
-        for sandbox in self.store.expired(now())?.into_iter().filter(is_meant) {
+        for sandbox in self.store.expired(&Moment::now())?.into_iter().filter(is_meant) {
             match self.end_one_expired(&sandbox, uncommitted, dry_run) {
                 Ok(Some(Ended::Parked { .. })) => report.parked.push(sandbox.id),
                 Ok(Some(_)) => report.expired.push(sandbox.id),

@@ -12,6 +12,7 @@ use crate::config::Settings;
 use crate::contract::{
     CancelFlag, Capabilities, PermissionService, Progress, Quiet, Runtime, SandboxStrategy,
 };
+use crate::environment::Environments;
 use crate::model::{OpId, SandboxId};
 use crate::registry::{StrategyContext, StrategyRegistry};
 use crate::store::{OperationEnd, Store, now};
@@ -40,6 +41,8 @@ pub struct ManagerParts {
     pub program: Option<PathBuf>,
     /// What runs in sandboxes.
     pub runtime: Arc<dyn Runtime>,
+    /// What makes environments around them.
+    pub environments: Environments,
     /// Removes a file, or a directory with everything in it, following no link, however deep it is. Missing is fine.
     pub remove_tree: fn(&Path) -> Result<()>,
 }
@@ -170,7 +173,8 @@ impl SandboxManager {
     pub(super) fn lock_still(&self, target: &Target) -> Result<(Still, Target)> {
         let (lock, target) = self.lock_open(target)?;
         let quiet = self.parts.runtime.quiesce(&target.sandbox.id)?;
-        Ok((Still { _quiet: quiet, _lock: lock }, target))
+        let held = self.hold_environment_still(&target.sandbox)?;
+        Ok((Still { _quiet: quiet, _held: held, _lock: lock }, target))
     }
 
     /// Logs `work`: that it begins, before it does, and how it ended.
@@ -204,6 +208,7 @@ impl SandboxManager {
 #[must_use]
 pub(super) struct Still {
     _quiet: Option<Quiet>,
+    _held: Option<Quiet>,
     _lock: SandboxLock,
 }
 

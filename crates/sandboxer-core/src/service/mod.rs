@@ -16,6 +16,7 @@
 //! | `settle.rs` | who decided about a commit that was interrupted while something else did |
 //! | `undo.rs` | commits taken back, and what an operation did |
 //! | `checkpoint.rs` | the [`CheckpointService`]: name, order, keep and prune |
+//! | `environment/` | what a profile asks for, made around the workspaces, found again, made again |
 //! | `lifecycle.rs` | destroy, time to live, garbage |
 //! | `park.rs` | uncommitted work put away and taken up again |
 //! | `budget.rs` | what may be kept, what goes, where the space is |
@@ -33,6 +34,7 @@ mod commit_log;
 mod content;
 mod create;
 mod descriptor;
+mod environment;
 mod handler;
 mod lifecycle;
 mod lock;
@@ -47,6 +49,7 @@ mod refresh;
 mod select;
 mod settle;
 mod together;
+mod told;
 mod undo;
 mod views;
 

@@ -102,6 +102,7 @@ impl SandboxManager {
 
     /// Puts away what is not yet, and writes it down.
     fn slim_and_record(&self, target: &Target, operation: &Operation) -> Result<()> {
+        let target = &self.without_environment(target)?;
         for workspace in &target.workspaces {
             self.slim(workspace).map_err(in_workspace(&target.sandbox, workspace))?;
         }

@@ -56,7 +56,7 @@ impl SandboxManager {
             }
             SandboxState::Destroying => {
                 // Tried before it is logged: what fails again at every command is told, and not logged each time.
-                self.cleanup_workspaces(&sandbox)?;
+                self.take_down(&sandbox)?;
                 self.destroy_locked(&sandbox)?;
                 self.remove_leftovers(id)?;
                 Ok(vec![told(id, format!("finished destroying sandbox {}", sandbox.name))])
@@ -131,6 +131,14 @@ impl SandboxManager {
                 self.end_unparking(sandbox, operation)?;
                 Ok(told(&sandbox.id, format!("finished taking up sandbox {}", sandbox.name)))
             }
+            ("recreate", _) => {
+                self.forget_half_made_environment(sandbox)?;
+                self.end_quietly(
+                    operation,
+                    "failed",
+                    "interrupted; `sandbox recreate` makes the environment again",
+                )
+            }
             ("checkpoint", _) => {
                 self.describe(sandbox)?;
                 self.end_quietly(operation, "failed", "interrupted")
@@ -177,7 +185,7 @@ impl SandboxManager {
     }
 
     fn remove_half_made(&self, sandbox: &Sandbox) -> Result<Recovered> {
-        self.cleanup_workspaces(sandbox)?;
+        self.take_down(sandbox)?;
         self.cleanup_half_made(sandbox)?;
         self.remove_leftovers(&sandbox.id)?;
         let unfinished = self.store.unfinished_operations(&sandbox.id)?;

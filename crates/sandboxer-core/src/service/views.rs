@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::environment::{DEFAULT_PROFILE, Environment, LOCAL_HOST, Profile, Route};
 use crate::model::{
     CheckpointId, CheckpointResult, CommitResult, DiffEntry, OpId, PlanId, Resource, RollbackResult,
     SandboxId, SandboxRef,
@@ -14,7 +16,7 @@ use crate::model::{
 use crate::{Error, Result};
 
 /// Where a sandbox is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxState {
     /// Asked for, nothing made yet.
@@ -67,7 +69,7 @@ impl SandboxState {
 }
 
 /// Who asked for a sandbox.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Consumer {
     /// `adm` (a person), `agt` (an agent) or `atm` (automation).
     pub actor_type: String,
@@ -94,9 +96,27 @@ pub struct Sandbox {
     pub expires_at: Option<Timestamp>,
     /// One or more.
     pub workspaces: Vec<Workspace>,
+    /// Where it runs, if a profile said so; without one, commands run in namespaces of this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<Box<Environment>>,
 }
 
 impl Sandbox {
+    /// The profile that it was made from.
+    pub fn profile_id(&self) -> &str {
+        self.environment.as_ref().map_or(DEFAULT_PROFILE, |e| &e.route.profile_id)
+    }
+
+    /// The extension that made its environment.
+    pub fn extension_id(&self) -> &str {
+        self.environment.as_ref().map_or("ext.local", |e| &e.route.extension_id)
+    }
+
+    /// The host that it is on.
+    pub fn host(&self) -> &str {
+        self.environment.as_ref().map_or(LOCAL_HOST, |e| &e.route.host)
+    }
+
     /// The workspace of that name.
     pub fn workspace(&self, name: &str) -> Option<&Workspace> {
         self.workspaces.iter().find(|w| w.name == name)
@@ -166,6 +186,36 @@ pub struct CreateRequest {
     pub consumer: Consumer,
     /// It is thrown away whatever becomes of it: nothing of it is flushed, and a power cut takes it as if it had never been.
     pub disposable: bool,
+    /// `--profile`: what is made around the workspaces.
+    pub environment: Option<Box<EnvironmentRequest>>,
+}
+
+/// The environment that a sandbox is to have: a profile, and where it was routed to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EnvironmentRequest {
+    /// The profile.
+    pub profile: Profile,
+    /// The extension and the host.
+    pub route: Route,
+    /// Words of the caller's.
+    pub labels: BTreeMap<String, String>,
+    /// A second request with this key is answered with the sandbox of the first, as long as that lives.
+    pub idempotency_key: Option<String>,
+}
+
+/// What comparing the store with what extensions find came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ReconcileReport {
+    /// What carried our label and belonged to no sandbox that is there: removed.
+    pub removed: Vec<String>,
+    /// The same, but made so recently that somebody may be about to write it down: left alone.
+    pub young: Vec<String>,
+    /// Sandboxes whose environment is not there any more.
+    pub lost: Vec<SandboxId>,
+    /// How many are as they should be.
+    pub sound: usize,
+    /// What could not be looked at or removed, and why.
+    pub failed: Vec<String>,
 }
 
 /// What `get_or_create_sandbox` answers.

@@ -37,6 +37,14 @@ pub(super) fn from_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Re
     serde_json::from_str(text).map_err(|error| bad(column, Type::Text, error))
 }
 
+/// A column that holds JSON text or nothing.
+pub(super) fn optional_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Result<Option<T>> {
+    match row.get_ref(column)? {
+        rusqlite::types::ValueRef::Null => Ok(None),
+        _ => from_json(row, column).map(Some),
+    }
+}
+
 /// A column that holds one word of an enumeration.
 pub(super) fn from_word<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Result<T> {
     let word: String = row.get(column)?;

@@ -7,7 +7,10 @@
 
 mod checkpoints;
 mod convert;
+mod environments;
+mod events;
 mod kept;
+mod moment;
 mod operations;
 mod sandboxes;
 mod schema;
@@ -24,6 +27,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavio
 use crate::{Error, Result};
 
 pub(crate) use convert::now;
+pub use moment::Moment;
 pub use operations::OperationEnd;
 pub use sandboxes::{Naming, Reservation};
 pub use schema::FORMAT;

@@ -5,7 +5,10 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use rusqlite::{Connection, Params, Row, Rows, Transaction, params};
 
-use super::convert::{from_json, from_word, optional_time, time, to_json};
+use super::convert::{from_json, from_word, optional_json, optional_time, time, to_json};
+use super::environments::set_environment;
+use super::events;
+use super::moment::Moment;
 use super::operations::{self, OperationEnd};
 use super::{Store, checkpoints, kept};
 use crate::Result;
@@ -15,7 +18,7 @@ use crate::service::{CheckpointRecord, Operation, Sandbox, SandboxState, Workspa
 /// One row per workspace; what comes in between is the condition.
 const SELECT: &str = "
     SELECT s.id, s.name, s.plan_id, s.state, s.consumer, s.created_at, s.expires_at,
-           w.name, w.resource, w.requested_strategy, w.reason, w.ref
+           w.name, w.resource, w.requested_strategy, w.reason, w.ref, s.environment
     FROM sandboxes s JOIN workspaces w ON w.sandbox_id = s.id WHERE ";
 const NEWEST_FIRST: &str = " ORDER BY s.created_at DESC, s.seq DESC, w.position";
 const LIVE: &str = "s.state NOT IN ('destroyed', 'failed', 'parked')";
@@ -38,6 +41,8 @@ pub enum Reservation {
     Overlaps(Vec<Sandbox>),
     /// The name is this sandbox's; nothing was written.
     NameTaken(Box<Sandbox>),
+    /// A request with the same key was answered, or is about to be, with this sandbox; nothing was written.
+    KeyTaken(Box<Sandbox>),
 }
 
 impl Store {
@@ -85,6 +90,7 @@ impl Store {
             t.prepare_cached(sql)?.execute(params![sandbox.id.as_str(), name, plan.as_str()])?;
             let sql = "UPDATE workspaces SET live = 1, plan_id = ?2 WHERE sandbox_id = ?1";
             t.prepare_cached(sql)?.execute(params![sandbox.id.as_str(), plan.as_str()])?;
+            events::insert(t, &sandbox.id, "ready")?;
             kept::remove(t, &sandbox.id, "parked", sandbox.id.as_str())?;
             kept::remove(t, &sandbox.id, "history", sandbox.id.as_str())?;
             Ok(Ok(name))
@@ -115,10 +121,25 @@ impl Store {
         self.read("read a plan", |c| live_of_plan(c, plan))
     }
 
-    /// Open sandboxes whose time is up.
-    pub fn expired(&self, now: Timestamp) -> Result<Vec<Sandbox>> {
-        let condition = "s.expires_at IS NOT NULL AND s.state IN ('ready', 'active') AND s.expires_at <= ?1";
-        self.read("look for expired sandboxes", |c| select(c, condition, [now.as_microsecond()]))
+    /// The live sandbox that a request with this key was answered with.
+    pub fn sandbox_by_key(&self, key: &str) -> Result<Option<Sandbox>> {
+        self.read("look up a request", |c| by_key(c, key))
+    }
+
+    /// Open sandboxes whose time is up. Within the boot that their time was set in, the wall clock has no say: it may have been set since.
+    pub fn expired(&self, at: &Moment) -> Result<Vec<Sandbox>> {
+        let condition = "s.expires_at IS NOT NULL AND s.state IN ('ready', 'active')
+            AND CASE WHEN s.boot = ?2 THEN s.expires_in_boot <= ?3 ELSE s.expires_at <= ?1 END";
+        let values = params![at.wall.as_microsecond(), at.boot, at.in_boot];
+        self.read("look for expired sandboxes", |c| select(c, condition, values))
+    }
+
+    /// Gives an open sandbox another time to end, or none.
+    pub fn set_expiry(&self, id: &SandboxId, expires_at: Option<Timestamp>) -> Result<()> {
+        self.write("extend a sandbox", |t| {
+            set_expiry(t, id, expires_at)?;
+            events::insert(t, id, "extended")
+        })
     }
 
     /// Writes the row of a sandbox that is about to be made, with its operation, unless something of the same plan is in
@@ -132,6 +153,10 @@ impl Store {
     ) -> Result<Reservation> {
         // What a power cut takes with this row is an orphan's directory; all else finds the row.
         self.write_unflushed("register a sandbox", |t| {
+            let key = sandbox.environment.as_ref().and_then(|e| e.idempotency_key.as_deref());
+            if let Some(holder) = key.map(|key| by_key(t, key)).transpose()?.flatten() {
+                return Ok(Reservation::KeyTaken(Box::new(holder)));
+            }
             let mut overlaps = live_of_plan(t, &sandbox.plan_id)?;
             overlaps.retain(in_the_way);
             if !overlaps.is_empty() {
@@ -145,7 +170,16 @@ impl Store {
                 },
             };
             insert(t, sandbox, &name)?;
+            if sandbox.expires_at.is_some() {
+                set_expiry(t, &sandbox.id, sandbox.expires_at)?;
+            }
+            if let Some(key) = key {
+                let sql = "UPDATE sandboxes SET idempotency_key = ?2 WHERE id = ?1";
+                t.prepare_cached(sql)?.execute([sandbox.id.as_str(), key])?;
+            }
             operations::insert(t, operation)?;
+            events::insert(t, &sandbox.id, "requested")?;
+            events::insert(t, &sandbox.id, "provisioning")?;
             Ok(Reservation::Made(name))
         })
     }
@@ -169,6 +203,7 @@ impl Store {
                 adopted.plan_id = PlanId::generate();
             }
             insert(t, &adopted, &adopted.name)?;
+            events::insert_with(t, &found.id, found.state.as_str(), Some("found on disk and adopted"))?;
             if is_parked {
                 kept::insert(t, &found.id, "parked", found.id.as_str(), bytes)?;
             }
@@ -197,7 +232,10 @@ impl Store {
     pub fn set_active(&self, id: &SandboxId) -> Result<()> {
         self.write_unflushed("change a sandbox's state", |t| {
             let sql = "UPDATE sandboxes SET state = 'active' WHERE id = ?1 AND state = 'ready'";
-            t.prepare_cached(sql)?.execute([id.as_str()]).map(drop)
+            match t.prepare_cached(sql)?.execute([id.as_str()])? {
+                0 => Ok(()),
+                _ => events::insert(t, id, "active"),
+            }
         })
     }
 
@@ -234,9 +272,25 @@ impl Store {
     }
 }
 
+fn by_key(connection: &Connection, key: &str) -> rusqlite::Result<Option<Sandbox>> {
+    Ok(select(connection, &format!("s.idempotency_key = ?1 AND {LIVE}"), [key])?.pop())
+}
+
+fn set_expiry(t: &Transaction<'_>, id: &SandboxId, expires_at: Option<Timestamp>) -> rusqlite::Result<()> {
+    let now = Moment::now();
+    let in_boot =
+        expires_at.map(|at| now.in_boot.saturating_add(at.as_microsecond() - now.wall.as_microsecond()));
+    let sql = "UPDATE sandboxes SET expires_at = ?2, boot = ?3, expires_in_boot = ?4 WHERE id = ?1";
+    let values = params![id.as_str(), expires_at.map(|at| at.as_microsecond()), now.boot, in_boot];
+    t.prepare_cached(sql)?.execute(values).map(drop)
+}
+
 fn publish(t: &Transaction<'_>, sandbox: &Sandbox, end: &OperationEnd) -> rusqlite::Result<()> {
     for (position, made) in sandbox.workspaces.iter().enumerate() {
         set_ref(t, &sandbox.id, position, &made.sandbox_ref, &made.reason)?;
+    }
+    if let Some(environment) = &sandbox.environment {
+        set_environment(t, &sandbox.id, environment)?;
     }
     set_state(t, &sandbox.id, SandboxState::Ready)?;
     operations::end(t, end)
@@ -288,6 +342,7 @@ fn sandbox(row: &Row<'_>) -> rusqlite::Result<Sandbox> {
         created_at: time(row, 5)?,
         expires_at: optional_time(row, 6)?,
         workspaces: Vec::new(),
+        environment: optional_json(row, 12)?,
     })
 }
 
@@ -302,8 +357,9 @@ fn workspace(row: &Row<'_>) -> rusqlite::Result<Workspace> {
 }
 
 fn insert(t: &Transaction<'_>, sandbox: &Sandbox, name: &str) -> rusqlite::Result<()> {
-    let sql = "INSERT INTO sandboxes (id, name, plan_id, state, consumer, created_at, expires_at)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let sql =
+        "INSERT INTO sandboxes (id, name, plan_id, state, consumer, created_at, expires_at, environment)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     t.prepare_cached(sql)?.execute(params![
         sandbox.id.as_str(),
         name,
@@ -312,6 +368,7 @@ fn insert(t: &Transaction<'_>, sandbox: &Sandbox, name: &str) -> rusqlite::Resul
         to_json(&sandbox.consumer)?,
         sandbox.created_at.as_microsecond(),
         sandbox.expires_at.map(|at| at.as_microsecond()),
+        sandbox.environment.as_ref().map(to_json).transpose()?,
     ])?;
     sandbox.workspaces.iter().enumerate().try_for_each(|(at, w)| insert_workspace(t, sandbox, at, w))
 }
@@ -340,9 +397,13 @@ fn insert_workspace(
     t.prepare_cached(sql)?.execute(values).map(drop)
 }
 
-fn set_state(t: &Transaction<'_>, id: &SandboxId, state: SandboxState) -> rusqlite::Result<()> {
-    let sql = "UPDATE sandboxes SET state = ?2 WHERE id = ?1";
-    t.prepare_cached(sql)?.execute([id.as_str(), state.as_str()]).map(drop)
+/// Another state of its life; that it came to be so is an event, unless it was so before.
+pub(super) fn set_state(t: &Transaction<'_>, id: &SandboxId, state: SandboxState) -> rusqlite::Result<()> {
+    let sql = "UPDATE sandboxes SET state = ?2 WHERE id = ?1 AND state <> ?2";
+    match t.prepare_cached(sql)?.execute([id.as_str(), state.as_str()])? {
+        0 => Ok(()),
+        _ => events::insert(t, id, state.as_str()),
+    }
 }
 
 fn holder_of(t: &Transaction<'_>, name: &str) -> rusqlite::Result<Option<Sandbox>> {

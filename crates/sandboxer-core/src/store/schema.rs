@@ -85,6 +85,27 @@ const MIGRATIONS: &[&str] = &[
         UNIQUE (sandbox_id, kind, item)
     ) STRICT;
 ",
+    "
+    ALTER TABLE sandboxes ADD COLUMN environment TEXT;
+    ALTER TABLE sandboxes ADD COLUMN idempotency_key TEXT;
+    ALTER TABLE sandboxes ADD COLUMN boot TEXT;
+    ALTER TABLE sandboxes ADD COLUMN expires_in_boot INTEGER;
+    CREATE UNIQUE INDEX sandboxes_by_live_key ON sandboxes (idempotency_key)
+        WHERE idempotency_key IS NOT NULL AND state NOT IN ('destroyed', 'failed', 'parked');
+    CREATE TABLE events (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        sandbox_id TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        data TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX events_by_sandbox ON events (sandbox_id, seq);
+    CREATE TABLE subscribers (
+        name TEXT PRIMARY KEY,
+        delivered INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+",
 ];
 
 /// The format of the open database; 0 where it is empty.
@@ -106,4 +127,12 @@ pub(super) fn migrate(connection: &mut Connection, found: u32) -> rusqlite::Resu
     }
     transaction.pragma_update(None, "user_version", FORMAT)?;
     transaction.commit()
+}
+
+/// A database of an older format, as an older version would have made it.
+#[cfg(test)]
+pub(super) fn make_format(file: &std::path::Path, format: u32) -> rusqlite::Result<()> {
+    let connection = Connection::open(file)?;
+    MIGRATIONS[..format as usize].iter().try_for_each(|step| connection.execute_batch(step))?;
+    connection.pragma_update(None, "user_version", format)
 }

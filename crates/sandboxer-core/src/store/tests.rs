@@ -21,6 +21,7 @@ fn sandbox(name: &str) -> Sandbox {
         consumer: Consumer { actor_type: "adm".into(), project: "p".into() },
         created_at: now(),
         expires_at: Some(now()),
+        environment: None,
         workspaces: vec![Workspace {
             name: "x".into(),
             resource,

@@ -5,6 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxAttributes, StatxFlags};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::location::{Location, canonical};
@@ -14,7 +15,7 @@ use crate::model::Resource;
 use crate::{Error, Result};
 
 /// How a type is recognised.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Detect {
     /// What has to be at the location.
@@ -28,7 +29,7 @@ pub struct Detect {
 }
 
 /// What can be at a location.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DetectKind {
     /// A directory, mount points included.

@@ -11,6 +11,7 @@ mod url;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Links, read_bounded, yaml};
@@ -43,7 +44,7 @@ const EMBEDDED: [(&str, &str); 7] = [
 ];
 
 /// One type of resource.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResourceType {
     /// Its name, such as `fs-directory`.
@@ -196,7 +197,7 @@ pub(crate) fn is_type_name(name: &str) -> bool {
 }
 
 fn wrong(file: &Path, message: String, hint: Option<String>) -> Error {
-    Error::Config { file: file.to_path_buf(), line: None, message, hint }
+    Error::Config { file: file.to_path_buf(), line: None, column: None, message, hint }
 }
 
 #[cfg(test)]

@@ -200,17 +200,32 @@ impl Runtimes {
 
     /// Removes what runtimes that were killed have left. Those that run are left alone.
     pub fn sweep(&self) -> Result<Vec<String>> {
-        let entries = std::fs::read_dir(&self.sandboxes).into_iter().flatten().flatten();
         let mut swept = Vec::new();
-        for sandbox in entries.filter_map(|entry| entry.file_name().into_string().ok()) {
-            let directory = self.directory(&sandbox);
-            let is_used = [CGROUPS, "socket"].iter().any(|name| directory.join(name).exists());
-            if is_used && is_free(&directory)? {
-                clear(&directory)?;
+        for sandbox in self.sandboxes()? {
+            if self.is_running(&sandbox)? == Some(false) {
+                clear(&self.directory(&sandbox))?;
                 swept.push(sandbox);
             }
         }
         Ok(swept)
+    }
+
+    /// The sandboxes that have a directory, whether or not anything runs in them.
+    pub(super) fn sandboxes(&self) -> Result<Vec<String>> {
+        match std::fs::read_dir(&self.sandboxes) {
+            Ok(entries) => {
+                Ok(entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(e) => Err(Error::io("list", &self.sandboxes, e)),
+        }
+    }
+
+    /// Whether the sandbox's runtime lives; `None` where there is nothing of one.
+    pub(super) fn is_running(&self, sandbox: &str) -> Result<Option<bool>> {
+        let directory = self.directory(sandbox);
+        let is_used = [CGROUPS, "socket"].iter().any(|name| directory.join(name).exists());
+        if is_used { is_free(&directory).map(|free| Some(!free)) } else { Ok(None) }
     }
 
     /// Stops everything in the sandbox until the answer is dropped. `None` where nothing runs.

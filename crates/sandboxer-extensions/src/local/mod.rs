@@ -6,6 +6,7 @@
 mod client;
 pub mod confine;
 pub mod environment;
+mod extension;
 pub mod hidden;
 mod home;
 mod init;
@@ -26,6 +27,7 @@ mod terminal;
 mod wire;
 
 pub use client::{Attached, Called, Frozen, Runtimes, Started};
+pub use extension::{LocalExtension, factory};
 pub use refusal::Refusal;
 pub use report::{Confined, Process, Ready, Report, Told};
 pub use running::{Command, Outcome, Running, Signals};

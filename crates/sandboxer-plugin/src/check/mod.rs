@@ -9,6 +9,7 @@ mod bench;
 mod claims;
 mod commits;
 mod declared;
+mod environments;
 mod faithful;
 mod later;
 mod report;
@@ -26,6 +27,7 @@ use sandboxer_core::contract::{Capabilities, SandboxStrategy};
 use sandboxer_core::model::{DiffEntry, DiffKind, DiffView, NodeType, PlanId, RelPath, Resource, SandboxRef};
 
 pub use bench::{Again, Bench, Ground};
+pub use environments::{AnotherExtension, Trial, check_extension};
 pub use report::{Outcome, Report, Step};
 
 use report::{Sheet, Verdict};

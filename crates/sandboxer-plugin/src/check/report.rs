@@ -121,6 +121,11 @@ impl Sheet {
         self.report.steps.push(Step { name, outcome, detail, took });
     }
 
+    /// The report as it is.
+    pub fn end(self) -> Report {
+        self.report
+    }
+
     /// The report as it is, of a strategy that declares `can`.
     pub fn finish(mut self, can: &Capabilities) -> Report {
         self.report.declared_untried = super::claims::untried(can, &self.report);

@@ -8,4 +8,5 @@ pub mod message;
 pub mod plugin;
 pub mod process;
 pub mod secrets;
+pub mod serve;
 pub mod shape;

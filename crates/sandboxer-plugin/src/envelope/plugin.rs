@@ -149,13 +149,25 @@ impl Plugin {
         attachment: &[u8],
         cancel: Option<&CancelFlag>,
     ) -> Result<Answer, Failure> {
-        let patience = self.patience(cancel);
+        self.call_within(self.definition.timeout, method, params, attachment, cancel)
+    }
+
+    /// The same with another deadline than that of most calls.
+    pub fn call_within(
+        &self,
+        limit: Duration,
+        method: &str,
+        params: &impl Serialize,
+        attachment: &[u8],
+        cancel: Option<&CancelFlag>,
+    ) -> Result<Answer, Failure> {
+        let patience = Patience { deadline: Instant::now() + limit, cancel: cancel.cloned() };
         let mut outcome = self.call_once(method, params, attachment, &patience)?;
         // What waited behind a call that was given up was not heard by anybody.
         if outcome.as_ref().is_err_and(CallError::is_unheard) {
             outcome = self.call_once(method, params, attachment, &patience)?;
         }
-        outcome.map_err(|error| self.explain(method, error, true))
+        outcome.map_err(|error| self.explain(method, error, true, limit))
     }
 
     /// Asks the process that takes calls now. One that cannot be asked any more takes no others.
@@ -192,7 +204,9 @@ impl Plugin {
             match &*current {
                 Current::Running(connection) if !connection.is_broken() => return Ok(connection.clone()),
                 Current::Starting => {
-                    let time = patience.next().map_err(|error| self.explain(INITIALIZE, error, false))?;
+                    let time = patience
+                        .next()
+                        .map_err(|error| self.explain(INITIALIZE, error, false, self.definition.timeout))?;
                     current =
                         self.changed.wait_timeout(current, time).unwrap_or_else(PoisonError::into_inner).0;
                 }
@@ -294,7 +308,7 @@ impl Plugin {
     fn explain_start(&self, error: CallError) -> Failure {
         match error {
             CallError::Rpc(error) => Failure::unsent(self.definition.secrets.told(&error.message)),
-            error => match self.explain(INITIALIZE, error, false) {
+            error => match self.explain(INITIALIZE, error, false, self.definition.timeout) {
                 Failure::Broken { reason, sent } => {
                     let shown = self.definition.launch.shown();
                     Failure::Broken { reason: format!("{reason} (started as `{shown}`)"), sent }
@@ -304,7 +318,7 @@ impl Plugin {
         }
     }
 
-    fn explain(&self, method: &str, error: CallError, sent: bool) -> Failure {
+    fn explain(&self, method: &str, error: CallError, sent: bool, limit: Duration) -> Failure {
         let secrets = &self.definition.secrets;
         let broken = |reason: String| Failure::Broken { reason: secrets.told(&reason), sent };
         match error {
@@ -315,17 +329,13 @@ impl Plugin {
             }
             CallError::Broken(reason) => broken(format!("`{method}` got no answer: {reason}")),
             CallError::TimedOut => {
-                let timeout = self.definition.timeout;
-                broken(format!("`{method}` got no answer within {timeout:?}, so its process was ended"))
+                broken(format!("`{method}` got no answer within {limit:?}, so its process was ended"))
             }
             CallError::TooLarge(reason) => Failure::unsent(format!("`{method}` cannot be sent: {reason}")),
-            CallError::NotSent(why) if *why == CallError::TimedOut => {
-                let timeout = self.definition.timeout;
-                Failure::unsent(format!(
-                    "`{method}` was not sent: it was busy with other calls for {timeout:?}"
-                ))
-            }
-            CallError::NotSent(why) => self.explain(method, *why, false),
+            CallError::NotSent(why) if *why == CallError::TimedOut => Failure::unsent(format!(
+                "`{method}` was not sent: it was busy with other calls for {limit:?}"
+            )),
+            CallError::NotSent(why) => self.explain(method, *why, false, limit),
             CallError::Cancelled => Failure::Cancelled,
         }
     }

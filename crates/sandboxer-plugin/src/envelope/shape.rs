@@ -22,6 +22,8 @@ pub struct Method {
     pub arguments: &'static [&'static str],
     /// How many of the last arguments a plugin may do without.
     pub optional: usize,
+    /// Whether a plugin has to have it. One that it has, has to be right in any case.
+    pub required: bool,
 }
 
 /// A method as a plugin describes it.
@@ -60,9 +62,19 @@ impl Role {
 }
 
 impl Method {
+    /// One that a plugin has to have, with all its arguments.
+    pub const fn new(name: &'static str, arguments: &'static [&'static str]) -> Self {
+        Self { name, arguments, optional: 0, required: true }
+    }
+
+    /// One that a plugin may have.
+    pub const fn optional(name: &'static str, arguments: &'static [&'static str]) -> Self {
+        Self { name, arguments, optional: 0, required: false }
+    }
+
     fn complaint(&self, shape: Option<&Shape>) -> Option<String> {
         let name = self.name;
-        let Some(shape) = shape else { return Some(format!("`{name}` is missing")) };
+        let Some(shape) = shape else { return self.required.then(|| format!("`{name}` is missing")) };
         if let Some(wrong) = &shape.wrong {
             return Some(format!("`{name}` {wrong}"));
         }
@@ -87,8 +99,9 @@ mod tests {
     const ROLE: Role = Role {
         name: "test",
         methods: &[
-            Method { name: "read", arguments: &["ref", "path"], optional: 0 },
-            Method { name: "commit", arguments: &["ref", "request"], optional: 1 },
+            Method::new("read", &["ref", "path"]),
+            Method { optional: 1, ..Method::new("commit", &["ref", "request"]) },
+            Method::optional("health", &[]),
         ],
     };
 
@@ -103,6 +116,15 @@ mod tests {
                 complaints(&[("read", Shape::exactly(&["a", "b"])), ("commit", Shape::exactly(commit))]);
             assert!(found.is_empty(), "{found:?}");
         }
+    }
+
+    #[test]
+    fn what_nobody_needs_has_to_be_right_where_it_is() {
+        let whole = [("read", Shape::exactly(&["a", "b"])), ("commit", Shape::exactly(&["a"]))];
+        assert!(complaints(&whole).is_empty());
+        let [read, commit] = whole;
+        let found = complaints(&[read, commit, ("health", Shape::exactly(&["of"]))]);
+        assert_eq!(found, ["`health` takes (of) where it is called with nothing"]);
     }
 
     #[test]

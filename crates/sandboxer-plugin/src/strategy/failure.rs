@@ -65,7 +65,7 @@ const MISSING: [&str; 6] =
     ["file", "checkpoint", "resource", "workspace", "operation", "commit to take back"];
 
 /// An error, ready to be sent.
-pub(super) fn to_wire(error: &Error) -> RpcError {
+pub(crate) fn to_wire(error: &Error) -> RpcError {
     let (kind, message) = match error.root() {
         Error::NotFound { what, name, .. } => {
             (Kind::NotFound { what: (*what).to_owned(), name: name.clone() }, error.to_string())
@@ -107,7 +107,7 @@ fn with_causes(error: &Error) -> String {
 }
 
 /// An error that came from the plugin `strategy` in `method`.
-pub(super) fn from_wire(strategy: &str, method: &str, error: RpcError, log: PathBuf) -> Error {
+pub(crate) fn from_wire(strategy: &str, method: &str, error: RpcError, log: PathBuf) -> Error {
     let message = error.message;
     let failed = |message: &str| Error::Plugin {
         plugin: strategy.to_owned(),
@@ -162,7 +162,8 @@ fn ability(method: &str) -> &'static str {
         "rollback" => "roll that back",
         "checkpoint" => "take a checkpoint",
         "restore_checkpoint" => "restore a checkpoint",
-        _ => "clean that up",
+        "cleanup" => "clean that up",
+        _ => "do that",
     }
 }
 

@@ -1,7 +1,5 @@
 //! From an entry of the configuration to a strategy in the registry.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +13,12 @@ use serde_json::{Value, json};
 use super::client::PluginStrategy;
 use super::locks::Locks;
 use super::places::{self, Places};
-use super::python;
 use super::{STRATEGY, failure};
 use crate::envelope::log::Log;
 use crate::envelope::plugin::{Definition, Failure, Plugin, Welcome};
-use crate::envelope::process::Launch;
 use crate::envelope::secrets::Secrets;
+use crate::python;
+use crate::source::{greeting, launch, plugins};
 
 /// How long a call may take where the configuration does not say.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -54,11 +52,6 @@ impl Surroundings {
             cancel: CancelFlag::default(),
         }
     }
-}
-
-/// What belongs to plugins, below the state directory: `state/NAME`, `log/NAME.log`, `locks`, `python`.
-fn plugins(home: &Path, part: &str) -> PathBuf {
-    home.join("plugins").join(part)
 }
 
 /// Where a plugin's standard error is kept.
@@ -113,8 +106,8 @@ fn entry(name: &str, custom: &CustomStrategy, around: &Surroundings) -> Result<S
     let definition = Definition {
         name: name.to_owned(),
         role: &STRATEGY,
-        launch: launch(custom, around, &state)?,
-        greeting: greeting(custom, around, &state),
+        launch: launch(custom, &around.home, &state)?,
+        greeting: greeting(custom, around.modules.as_deref(), &state),
         timeout: custom.timeout.unwrap_or(TIMEOUT),
         log,
         secrets,
@@ -146,46 +139,6 @@ fn entry(name: &str, custom: &CustomStrategy, around: &Surroundings) -> Result<S
             }))
         }),
     })
-}
-
-fn launch(custom: &CustomStrategy, around: &Surroundings, state: &Path) -> Result<Launch> {
-    let mut env = custom.env.clone();
-    let (program, arguments) = match custom.source() {
-        Source::Python { .. } => {
-            env.extend(module_path(custom));
-            let host: OsString = python::unpacked(&plugins(&around.home, "python"))?.into();
-            (python::interpreter(custom.python.as_deref()), vec![host])
-        }
-        Source::Program { path, .. } => (path.to_path_buf(), Vec::new()),
-        Source::Builtin(name) => return Err(Error::usage(format!("{name:?} is built in, and no plugin"))),
-    };
-    Ok(Launch { program, arguments, env, directory: state.to_path_buf() })
-}
-
-/// `PYTHONPATH` as it is meant: a plugin is started somewhere else than its user is.
-fn module_path(custom: &CustomStrategy) -> Option<(String, String)> {
-    const NAME: &str = "PYTHONPATH";
-    let present = custom.env.get(NAME).cloned().or_else(|| std::env::var(NAME).ok())?;
-    let absolute = |entry: &str| std::path::absolute(entry).ok()?.to_str().map(str::to_owned);
-    let entries: Vec<String> = present.split(':').filter(|e| !e.is_empty()).filter_map(absolute).collect();
-    Some((NAME.to_owned(), entries.join(":")))
-}
-
-fn greeting(custom: &CustomStrategy, around: &Surroundings, state: &Path) -> BTreeMap<String, Value> {
-    let (module, class) = match custom.source() {
-        Source::Python { module, class } => (Some(module), Some(class)),
-        Source::Program { class, .. } => (None, class),
-        Source::Builtin(_) => (None, None),
-    };
-    [
-        ("module", json!(module)),
-        ("class", json!(class)),
-        ("options", json!(custom.options)),
-        ("modules", json!(around.modules.as_ref().and_then(|modules| modules.to_str()))),
-        ("state", json!(state)),
-    ]
-    .map(|(key, value)| (key.to_owned(), value))
-    .into()
 }
 
 fn not_registered(plugin: &Plugin, failure: Failure) -> Error {

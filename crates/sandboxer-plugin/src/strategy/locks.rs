@@ -75,7 +75,7 @@ impl Locks {
     }
 
     fn acquire_url(&self, id: &str, cancel: &CancelFlag) -> Result<File> {
-        super::python::make_private(&self.directory)?;
+        crate::python::make_private(&self.directory)?;
         let path = self.directory.join(blake3::hash(id.as_bytes()).to_hex().as_str());
         let opened = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = opened.map_err(|error| Error::io("open", &path, error))?;

@@ -2,40 +2,36 @@
 
 mod answers;
 mod client;
-mod failure;
+pub(crate) mod failure;
 mod host;
 mod locks;
 mod places;
-mod python;
 mod refs;
 mod serve;
 mod trust;
 
 use crate::envelope::shape::{Method, Role};
 
+pub use crate::envelope::serve::Start;
 pub use client::PluginStrategy;
 pub use host::{Surroundings, declaration, log_path};
-pub use serve::{Served, Start, serve, serve_with};
+pub use serve::{Served, serve, serve_with};
 
 /// What a strategy has to be able to do. A `commit` that takes the ref alone commits everything, and nothing else.
 pub const STRATEGY: Role = Role {
     name: "strategy",
     methods: &[
-        method("create", &["plan_id", "resource"]),
-        method("read", &["ref", "path"]),
-        method("write", &["ref", "path", "content"]),
-        method("diff", &["ref"]),
-        Method { name: "commit", arguments: &["ref", "request"], optional: 1 },
-        method("rollback", &["ref"]),
-        method("checkpoint", &["ref", "checkpoint_id"]),
-        method("restore_checkpoint", &["ref", "checkpoint_id"]),
-        method("cleanup", &["ref"]),
+        Method::new("create", &["plan_id", "resource"]),
+        Method::new("read", &["ref", "path"]),
+        Method::new("write", &["ref", "path", "content"]),
+        Method::new("diff", &["ref"]),
+        Method { optional: 1, ..Method::new("commit", &["ref", "request"]) },
+        Method::new("rollback", &["ref"]),
+        Method::new("checkpoint", &["ref", "checkpoint_id"]),
+        Method::new("restore_checkpoint", &["ref", "checkpoint_id"]),
+        Method::new("cleanup", &["ref"]),
     ],
 };
-
-const fn method(name: &'static str, arguments: &'static [&'static str]) -> Method {
-    Method { name, arguments, optional: 0 }
-}
 
 #[cfg(test)]
 mod tests {

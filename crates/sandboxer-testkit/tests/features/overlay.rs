@@ -45,6 +45,7 @@ fn create(world: &mut Files, strategy: &str, no_fallback: bool) {
         ttl: None,
         consumer: Consumer { actor_type: "agt".to_owned(), project: "features".to_owned() },
         disposable: false,
+        environment: None,
     };
     let result = world.manager.get_or_create_sandbox(&request);
     match result {

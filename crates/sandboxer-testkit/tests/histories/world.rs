@@ -475,6 +475,7 @@ fn create(manager: &SandboxManager, strategy: &str, original: &Path) -> Sandbox 
         ttl: None,
         consumer: Consumer { actor_type: "atm".to_owned(), project: "test".to_owned() },
         disposable: false,
+        environment: None,
     };
     manager.get_or_create_sandbox(&request).unwrap().sandbox
 }

@@ -25,6 +25,7 @@ fn ask(world: &mut Extending, location: &str, strategy: Option<String>, own: Opt
         ttl: None,
         consumer: Consumer { actor_type: "agt".to_owned(), project: "features".to_owned() },
         disposable: false,
+        environment: None,
     };
     let result = world.manager().get_or_create_sandbox(&request);
     world.target = world.remember(result).map(|created| {

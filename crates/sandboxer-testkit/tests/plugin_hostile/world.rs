@@ -134,6 +134,7 @@ impl World {
             ttl: None,
             consumer: Consumer { actor_type: "agt".to_owned(), project: "tests".to_owned() },
             disposable: false,
+            environment: None,
         })?;
         let workspaces = created.sandbox.workspaces.clone();
         Ok(Target { sandbox: created.sandbox, workspaces })

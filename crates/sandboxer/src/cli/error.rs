@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use sandboxer_core::Error;
+use sandboxer_core::environment::Candidate;
 use sandboxer_core::model::{OnConflict, OpId, RelPath};
 use sandboxer_strategies::git_worktree;
 use serde::Serialize;
@@ -89,6 +90,9 @@ pub struct CliError {
     /// Each rule that refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<FailedRule>,
+    /// Each candidate of a route, and why not.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    route: Option<Box<Candidates>>,
     /// What to type next.
     pub hints: Vec<String>,
     /// The exit code.
@@ -97,6 +101,29 @@ pub struct CliError {
     /// The reader of our output has gone: nobody is there to be told.
     #[serde(skip)]
     silent: bool,
+}
+
+/// What could not be chosen.
+#[derive(Debug, Serialize)]
+struct Candidates {
+    candidates: Vec<Candidate>,
+    /// How many more there are.
+    left_out: usize,
+}
+
+impl Candidates {
+    fn of(error: &Error) -> Option<Box<Self>> {
+        let Error::NoRoute { candidates, left_out, .. } = error else { return None };
+        Some(Box::new(Self { candidates: candidates.clone(), left_out: *left_out }))
+    }
+
+    fn lines(&self) -> impl Iterator<Item = String> {
+        let each = self.candidates.iter().map(|candidate| {
+            let Candidate { extension_id, host, reason, .. } = candidate;
+            format!("  {extension_id} on {host}: {}", output::sentence(reason))
+        });
+        each.chain((self.left_out > 0).then(|| format!("  and {} more", self.left_out)))
+    }
 }
 
 /// What `--json` prints of it.
@@ -115,6 +142,7 @@ impl CliError {
             path: None,
             details: Vec::new(),
             rules: Vec::new(),
+            route: None,
             hints: Vec::new(),
             exit: kind.exit(),
             silent: false,
@@ -212,6 +240,9 @@ impl CliError {
         for line in rules::lines(&self.rules, ui) {
             text.push_str(&format!("{line}\n"));
         }
+        for line in self.route.iter().flat_map(|route| route.lines()) {
+            text.push_str(&format!("{line}\n"));
+        }
         for hint in &self.hints {
             text.push_str(&format!("{} {}\n", ui.paint_err(style::HINT, "hint:"), output::sentence(hint)));
         }
@@ -231,6 +262,7 @@ fn explain(error: &Error, hints: Vec<String>) -> CliError {
     let mut told = CliError::new(kind_of(root), chain(error));
     told.path = path_of(root).map(|path| Box::new(PathText::new(path.as_os_str().as_bytes())));
     told.details = details_of(root);
+    told.route = Candidates::of(root);
     if let Error::RulesFailed { failures, .. } = root {
         told.rules = failures.iter().map(FailedRule::of).collect();
     }
@@ -274,7 +306,7 @@ fn kind_of(error: &Error) -> Kind {
         | Error::RulesFailed { .. }
         | Error::Uncommittable { .. }
         | Error::DigestMismatch { .. } => Kind::Refused,
-        Error::Unavailable { .. } => Kind::Unavailable,
+        Error::Unavailable { .. } | Error::NoRoute { .. } => Kind::Unavailable,
         Error::Unsupported { .. } => Kind::Unsupported,
         Error::Plugin { .. } => Kind::Plugin,
         Error::Busy { .. } => Kind::Busy,
@@ -372,11 +404,19 @@ fn hints_of(error: &Error) -> Vec<String> {
         Error::Unavailable { .. } => {
             vec!["`sandbox doctor` shows which strategies work here, and why not".to_owned()]
         }
+        Error::NoRoute { profile, .. } => no_route_hints(profile),
         Error::Plugin { plugin, reason, log } => plugin_hints(plugin, reason, log.as_deref()),
         Error::Busy { holder, .. } => busy_hints(holder.as_deref()),
         Error::Cancelled => vec!["type the command again to go on".to_owned()],
         _ => Vec::new(),
     }
+}
+
+fn no_route_hints(profile: &str) -> Vec<String> {
+    vec![format!(
+        "`sandbox profiles {}` shows what it asks for, `sandbox hosts` where there is room",
+        shell_word(profile)
+    )]
 }
 
 fn plugin_hints(plugin: &str, reason: &str, log: Option<&Path>) -> Vec<String> {
@@ -455,6 +495,9 @@ fn not_found_hints(what: &str, similar: &[String]) -> Vec<String> {
             "the sandbox was made with a configuration that registers it (sandbox.custom_strategies), which is missing now: give it with --config FILE"
         }
         "strategy" | "strategy (named by sandbox.strategy)" => "`sandbox strategies` shows what there is",
+        "profile" => "`sandbox profiles` shows what there is",
+        "extension" => "`sandbox extensions` shows what there is",
+        "host" => "`sandbox hosts` shows what there is",
         "resource type" | "type" => "`sandbox types` shows what there is",
         _ => return hints,
     };

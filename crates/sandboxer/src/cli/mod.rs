@@ -3,15 +3,18 @@
 //! Handlers are thin. They parse, call the manager, and convert; whatever can fail comes back as a [`CliError`], is
 //! told once, here, and becomes the exit code.
 
+mod catalogue;
 mod child;
 mod commands;
 mod conflicts;
 mod contain;
 mod databases;
 mod diffs;
+mod environments;
 mod error;
 mod exit;
 mod git;
+mod hub;
 mod hunks;
 mod json;
 mod notices;
@@ -106,6 +109,9 @@ pub fn main() -> ExitCode {
     };
     let mut app = App { ui, places, quiet: cli.globals.quiet };
     let outcome = cli.command.run(&mut app);
+    if cli.command.is_about_sandboxes() {
+        hub::send_courier(&app);
+    }
     ExitCode::from(finish(&mut app.ui, outcome))
 }
 

@@ -70,9 +70,14 @@ impl Places {
 
     /// The layers of configuration for work that starts in `start`.
     pub fn layers(&self, start: &Path) -> Layers {
+        Layers { project_file: find_project_file(start), ..self.own_layers() }
+    }
+
+    /// The same without any project.
+    pub fn own_layers(&self) -> Layers {
         Layers {
             user_file: self.config.clone().filter(|file| self.config_named || file.exists()),
-            project_file: find_project_file(start),
+            project_file: None,
             env: KEYS.iter().filter_map(|key| key.variable).filter_map(text_variable).collect(),
             overrides: BTreeMap::new(),
         }
@@ -81,6 +86,12 @@ impl Places {
     /// Where the user's own Python modules lie: `strategies` beside the configuration file.
     pub fn modules(&self) -> Option<PathBuf> {
         Some(self.config.as_ref()?.parent()?.join("strategies"))
+    }
+
+    /// Where the user's own profiles, extensions and hosts lie: in directories of those names beside the configuration file. A project
+    /// has none.
+    pub fn catalogue(&self) -> Option<&Path> {
+        self.config.as_ref()?.parent()
     }
 
     /// The user's own resource types: `resource-types/*.yaml` beside the configuration file.
@@ -99,8 +110,13 @@ pub fn is_on_search_path(program: &OsStr) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(program).exists())
 }
 
+/// A variable of the environment, where it is set and text.
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
 fn text_variable(name: &str) -> Option<(String, String)> {
-    std::env::var(name).ok().map(|value| (name.to_owned(), value))
+    variable(name).map(|value| (name.to_owned(), value))
 }
 
 fn absolute(path: PathBuf) -> PathBuf {

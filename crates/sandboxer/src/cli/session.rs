@@ -47,7 +47,7 @@ impl App {
         let settings = match self.settings(&here) {
             Ok(settings) => settings,
             Err(refusal) => {
-                let settings = self.settings_without_project(&here).map_err(|_| refusal)?;
+                let settings = self.own_settings().map_err(|_| refusal)?;
                 self.ui.warn("the project's sandboxer.yaml is left out; `sandbox doctor` says why");
                 settings
             }
@@ -66,9 +66,9 @@ impl App {
         Ok(config::load(&self.places.layers(start), &trust)?)
     }
 
-    fn settings_without_project(&self, start: &Path) -> Result<Settings, CliError> {
-        let layers = config::Layers { project_file: None, ..self.places.layers(start) };
-        Ok(config::load(&layers, &TrustStore::new(&self.places.home))?)
+    /// The user's own, without any project's.
+    pub fn own_settings(&self) -> Result<Settings, CliError> {
+        Ok(config::load(&self.places.own_layers(), &TrustStore::new(&self.places.home))?)
     }
 
     fn open_with(&self, settings: Settings) -> Result<Session, CliError> {
@@ -82,6 +82,7 @@ impl App {
             on_removal: self.ui.removal_teller(),
             program: std::env::current_exe().ok(),
             modules: self.places.modules(),
+            catalogue: self.places.catalogue().map(Path::to_path_buf),
             ..Setup::quiet(&self.places.home)
         };
         let manager = wiring::open(setup)?;

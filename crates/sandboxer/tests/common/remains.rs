@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal};
 
-/// Ends every keeper whose directory is below `root`, unmounts what is mounted there, and removes all of it.
+/// Ends every keeper and courier whose directory is below `root`, unmounts what is mounted there, and removes all of it.
 pub fn clear(root: &Path) {
     let root = std::fs::canonicalize(root).unwrap_or_else(|_| root.to_path_buf());
     keepers(&root).into_iter().for_each(end);
@@ -27,7 +27,8 @@ fn is_keeper(pid: i32, root: &Path) -> bool {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut words = line.split(|byte| *byte == 0);
     let (name, dir) = (words.next(), words.next().map(|dir| Path::new(std::ffi::OsStr::from_bytes(dir))));
-    let is_one = [b"sandbox-keeper".as_slice(), b"sandbox-database"].map(Some).contains(&name);
+    let is_one =
+        [b"sandbox-keeper".as_slice(), b"sandbox-database", b"sandbox-courier"].map(Some).contains(&name);
     is_one && dir.is_some_and(|dir| dir.starts_with(root))
 }
 

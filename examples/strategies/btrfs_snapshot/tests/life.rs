@@ -63,6 +63,7 @@ impl World {
             ttl: None,
             consumer: Consumer { actor_type: "atm".to_owned(), project: "test".to_owned() },
             disposable: false,
+            environment: None,
         });
         let sandbox = sandbox?.sandbox;
         Ok(Target { workspaces: sandbox.workspaces.clone(), sandbox })

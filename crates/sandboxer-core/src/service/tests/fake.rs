@@ -75,7 +75,7 @@ impl Script {
         self.calls.lock().unwrap().clone()
     }
 
-    fn pass(&self, point: &str, of: &str) -> Result<()> {
+    pub fn pass(&self, point: &str, of: &str) -> Result<()> {
         let full = format!("{point} {of}");
         self.calls.lock().unwrap().push(full.clone());
         self.run_hooks(point, &full);

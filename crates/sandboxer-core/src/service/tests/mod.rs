@@ -8,6 +8,7 @@ mod checkpoint;
 mod commit;
 mod content;
 mod create;
+mod environment;
 mod fake;
 mod handler;
 mod lifecycle;
@@ -34,6 +35,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::config::Settings;
 use crate::contract::{CancelFlag, LocalPermissions, NoProgress, PermissionService};
+use crate::environment::Environments;
 use crate::model::{AccessResult, PlanId, RelPath};
 use crate::policy::CommitRules;
 use crate::types::ResourceTypes;
@@ -76,6 +78,7 @@ impl World {
             progress: Arc::new(NoProgress),
             cancel: self.cancel.clone(),
             runtime: Arc::new(crate::contract::NothingRuns),
+            environments: Environments::none(),
             remove_tree,
         }
     }
@@ -145,6 +148,7 @@ fn request(resources: &[&Path]) -> CreateRequest {
         ttl: None,
         consumer: Consumer { actor_type: "adm".into(), project: "test".into() },
         disposable: false,
+        environment: None,
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::get::describe;
 use crate::cli::databases::{self, DatabaseArgs};
+use crate::cli::environments::EnvironmentArgs;
 use crate::cli::error::CliError;
 use crate::cli::git::{self, CheckoutArgs};
 use crate::cli::json::SandboxDocument;
@@ -62,6 +63,8 @@ pub struct Args {
     #[command(flatten)]
     database: DatabaseArgs,
     #[command(flatten)]
+    environment: EnvironmentArgs,
+    #[command(flatten)]
     consumer: ConsumerArgs,
 }
 
@@ -69,7 +72,8 @@ pub struct Args {
 #[derive(clap::Args)]
 pub struct ConsumerArgs {
     /// Who asks: adm (a person), agt (an agent) or atm (automation) [default: adm]
-    #[arg(long, value_name = "TYPE", value_parser = ["adm", "agt", "atm"], hide_possible_values = true)]
+    #[arg(long = "actor", alias = "actor-type", value_name = "TYPE")]
+    #[arg(value_parser = ["adm", "agt", "atm"], hide_possible_values = true)]
     actor_type: Option<String>,
     /// The calling project's id [default: local]
     #[arg(long, value_name = "ID")]
@@ -101,6 +105,7 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         ttl: args.ttl.as_deref().map(parse_ttl).transpose()?,
         consumer: args.consumer.consumer(&session),
         disposable: false,
+        environment: args.environment.request(app)?,
     };
     let created = session.manager.get_or_create_sandbox(&request)?;
     tell(app, &created)

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::TargetArg;
 use crate::cli::contain::told::ContainedDocument;
 use crate::cli::contain::{self, Asked, Begun, ContainArgs, Done, Work};
+use crate::cli::environments;
 use crate::cli::error::{CliError, Kind};
 use crate::cli::session::{App, Session};
 use crate::cli::{Outcome, exit};
@@ -79,6 +80,7 @@ impl Entered {
             Some(path) => app.settings(path)?.run,
             None => session.settings.run.clone(),
         };
+        let settings = environments::over(settings, &target.sandbox)?;
         if let Some(workspace) = first {
             contain::check(workspace, asked.over(&settings)?.isolation)?;
         }

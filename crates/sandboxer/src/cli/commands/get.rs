@@ -2,6 +2,7 @@ use jiff::Timestamp;
 use sandboxer_core::service::{Sandbox, Workspace};
 
 use super::TargetArg;
+use crate::cli::environments;
 use crate::cli::error::CliError;
 use crate::cli::git;
 use crate::cli::json::SandboxDocument;
@@ -44,6 +45,9 @@ pub fn describe(ui: &mut Ui, sandbox: &Sandbox, notices: &[Vec<String>]) -> Resu
     field(ui, "plan", output::name(sandbox.plan_id.as_str()))?;
     let consumer = &sandbox.consumer;
     field(ui, "consumer", output::name(format!("{} {}", consumer.actor_type, consumer.project)))?;
+    for (name, value) in environments::lines(sandbox) {
+        field(ui, name, value)?;
+    }
     let abouts = git::about_all(sandbox);
     for (index, workspace) in sandbox.workspaces.iter().enumerate() {
         describe_workspace(ui, workspace, sandbox.workspaces.len() > 1)?;

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use sandboxer::wiring;
 use sandboxer_core::model::SandboxId;
-use sandboxer_core::service::Operation;
+use sandboxer_core::service::{Operation, Sandbox};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -35,11 +35,11 @@ struct Document<'a> {
     operations: Vec<OperationDocument<'a>>,
 }
 
-/// Part of the log, and what its sandboxes are called.
+/// Part of the log, with the sandboxes that it is about.
 #[derive(Default)]
 struct Part {
     operations: Vec<Operation>,
-    names: HashMap<SandboxId, String>,
+    sandboxes: HashMap<SandboxId, Sandbox>,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
@@ -61,31 +61,35 @@ fn part(app: &App, args: &Args) -> Result<Part, CliError> {
     let session = app.open()?;
     let target = args.id.as_deref().map(|id| session.find_any(id)).transpose()?;
     let operations = session.manager.log(target.as_ref().map(|t| &t.sandbox), args.limit)?;
-    let names = names(&session, &operations)?;
-    Ok(Part { operations, names })
+    let sandboxes = sandboxes(&session, &operations)?;
+    Ok(Part { operations, sandboxes })
 }
 
-fn names(session: &Session, operations: &[Operation]) -> Result<HashMap<SandboxId, String>, CliError> {
-    let mut names = HashMap::new();
+fn sandboxes(session: &Session, operations: &[Operation]) -> Result<HashMap<SandboxId, Sandbox>, CliError> {
+    let mut sandboxes = HashMap::new();
     for operation in operations {
         let id = &operation.sandbox_id;
-        if !names.contains_key(id)
+        if !sandboxes.contains_key(id)
             && let Some(sandbox) = session.manager.sandbox_by_id(id)?
         {
-            names.insert(id.clone(), sandbox.name);
+            sandboxes.insert(id.clone(), sandbox);
         }
     }
-    Ok(names)
+    Ok(sandboxes)
 }
 
 impl Part {
     fn document(&self) -> Document<'_> {
-        let document = |operation| OperationDocument { operation, name: self.name_of(operation) };
+        let document = |operation| {
+            let sandbox = self.sandbox_of(operation);
+            let (name, consumer) = (sandbox.map(|s| s.name.as_str()), sandbox.map(|s| &s.consumer));
+            OperationDocument { operation, name, consumer }
+        };
         Document { operations: self.operations.iter().map(document).collect() }
     }
 
-    fn name_of(&self, operation: &Operation) -> Option<&str> {
-        self.names.get(&operation.sandbox_id).map(String::as_str)
+    fn sandbox_of(&self, operation: &Operation) -> Option<&Sandbox> {
+        self.sandboxes.get(&operation.sandbox_id)
     }
 
     fn table(&self, now: Timestamp) -> String {
@@ -98,7 +102,7 @@ impl Part {
         vec![
             operation.id.to_string(),
             age(operation.started_at, now),
-            output::name(self.name_of(operation).unwrap_or(operation.sandbox_id.as_str())),
+            output::name(self.sandbox_of(operation).map_or(operation.sandbox_id.as_str(), |s| &s.name)),
             what(operation),
             summary(operation),
         ]

@@ -11,18 +11,26 @@ mod diff;
 mod doctor;
 mod events;
 mod exec;
+mod extend;
+mod extensions;
+mod extensions_check;
 mod gc;
 mod get;
+mod hosts;
 mod list;
 mod log;
 mod man;
 mod parked;
 mod path;
+mod profiles;
 mod ps;
 mod read;
+mod reconcile;
+mod recreate;
 mod refresh;
 mod restore;
 mod rollback;
+mod route;
 mod run;
 mod shell;
 mod show;
@@ -52,6 +60,8 @@ pub enum Command {
     Create(create::Args),
     List(list::Args),
     Get(get::Args),
+    Extend(extend::Args),
+    Recreate(recreate::Args),
     Status(status::Args),
     Path(path::Args),
     Read(read::Args),
@@ -71,10 +81,15 @@ pub enum Command {
     Unpark(unpark::Args),
     Usage(usage::Args),
     Gc(gc::Args),
+    Reconcile(reconcile::Args),
     Adopt(adopt::Args),
     Trust(trust::Args),
     Strategies(strategies::Args),
     Types(types::Args),
+    Profiles(profiles::Args),
+    Extensions(extensions::Args),
+    Hosts(hosts::Args),
+    Route(route::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -91,6 +106,14 @@ impl Command {
         }
     }
 
+    /// Whether it may have done anything that somebody wants to be told of.
+    pub fn is_about_sandboxes(&self) -> bool {
+        !matches!(
+            self,
+            Self::Completions(_) | Self::Man(_) | Self::Doctor(_) | Self::Types(_) | Self::Trust(_)
+        )
+    }
+
     fn dispatch(&self, app: &mut App) -> Outcome {
         match self {
             Self::Run(args) => run::run(app, args),
@@ -101,6 +124,8 @@ impl Command {
             Self::Create(args) => create::run(app, args),
             Self::List(args) => list::run(app, args),
             Self::Get(args) => get::run(app, args),
+            Self::Extend(args) => extend::run(app, args),
+            Self::Recreate(args) => recreate::run(app, args),
             Self::Status(args) => status::run(app, args),
             Self::Path(args) => path::run(app, args),
             Self::Read(args) => read::run(app, args),
@@ -120,10 +145,15 @@ impl Command {
             Self::Unpark(args) => unpark::run(app, args),
             Self::Usage(args) => usage::run(app, args),
             Self::Gc(args) => gc::run(app, args),
+            Self::Reconcile(args) => reconcile::run(app, args),
             Self::Adopt(args) => adopt::run(app, args),
             Self::Trust(args) => trust::run(app, args),
             Self::Strategies(args) => strategies::run(app, args),
             Self::Types(args) => types::run(app, args),
+            Self::Profiles(args) => profiles::run(app, args),
+            Self::Extensions(args) => extensions::run(app, args),
+            Self::Hosts(args) => hosts::run(app, args),
+            Self::Route(args) => route::run(app, args),
             Self::Doctor(args) => doctor::run(app, args),
             Self::Completions(args) => completions::run(app, args),
             Self::Man(args) => man::run(app, args),
@@ -146,8 +176,9 @@ impl Command {
             Self::Exec(args) => Some(&args.target.id),
             Self::Shell(args) => Some(&args.target.id),
             Self::Ps(args) => Some(&args.target.id),
-            Self::Events(args) => Some(&args.target.id),
             Self::Get(args) => Some(&args.target.id),
+            Self::Extend(args) => Some(&args.target.id),
+            Self::Recreate(args) => Some(&args.target.id),
             Self::Path(args) => Some(&args.target.id),
             Self::Read(args) => Some(&args.target.id),
             Self::Write(args) => Some(&args.target.id),
@@ -159,6 +190,7 @@ impl Command {
             Self::Undo(args) => args.what.as_deref(),
             Self::Unpark(args) => Some(&args.id),
             Self::Log(args) => args.id.as_deref(),
+            Self::Events(args) => args.id.as_deref(),
             _ => None,
         }
     }

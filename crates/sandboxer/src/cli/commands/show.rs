@@ -134,7 +134,8 @@ impl Shown {
             path: PathText::new(patch.file.as_os_str().as_encoded_bytes()),
         };
         let name = self.sandbox.as_ref().map(|sandbox| sandbox.name.as_str());
-        let operation = OperationDocument { operation: &self.operation, name };
+        let consumer = self.sandbox.as_ref().map(|sandbox| &sandbox.consumer);
+        let operation = OperationDocument { operation: &self.operation, name, consumer };
         ShowDocument { operation, patches: self.patches.iter().map(patch).collect() }
     }
 

@@ -22,6 +22,11 @@ pub struct Event {
     pub what: Value,
 }
 
+/// How long the log in a runtime's directory is, in bytes; 0 where nothing ever ran.
+pub fn length(directory: &Path) -> u64 {
+    directory.join("events.jsonl").metadata().map_or(0, |found| found.len())
+}
+
 /// The events in a runtime's directory, oldest first. None where nothing ever ran.
 pub fn read(directory: &Path) -> Result<Vec<Event>> {
     let path = directory.join("events.jsonl");

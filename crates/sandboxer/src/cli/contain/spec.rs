@@ -30,7 +30,7 @@ pub fn of(sandbox: &Sandbox, state: &Path, run: &RunSettings, wanted: Wanted, so
     spec.hidden.extend(state.iter().cloned());
     spec.state = state;
     for workspace in &sandbox.workspaces {
-        place(workspace, &mut spec);
+        place(sandbox, workspace, &mut spec);
     }
     spec
 }
@@ -75,10 +75,17 @@ fn reserve(sandbox: &Sandbox, run: &RunSettings) -> u64 {
     sizes.max().map_or(0, |size| run.disk_reserve.of(size))
 }
 
+/// Where a workspace is seen inside: where its profile mounts it, or at the path of its original.
+pub fn seen_at<'a>(sandbox: &'a Sandbox, workspace: &'a Workspace) -> Option<&'a Path> {
+    let mounts = sandbox.environment.as_ref().map(|environment| &environment.mounts);
+    let mounted = mounts.and_then(|mounts| mounts.get(&workspace.name)).map(PathBuf::as_path);
+    mounted.or_else(|| workspace.resource.path())
+}
+
 /// Where a workspace is, and where it is to be seen.
-fn place(workspace: &Workspace, spec: &mut Spec) {
+fn place(sandbox: &Sandbox, workspace: &Workspace, spec: &mut Spec) {
     // What is at a URL has no path of its own at which a command could see it.
-    let (Some(path), Some(at)) = (workspace.sandbox_ref.sandbox_path(), workspace.resource.path()) else {
+    let (Some(path), Some(at)) = (workspace.sandbox_ref.sandbox_path(), seen_at(sandbox, workspace)) else {
         return;
     };
     let from = match enter::inside(&path) {

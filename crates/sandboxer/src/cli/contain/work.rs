@@ -14,9 +14,11 @@ use super::attach::{attach, runtimes};
 use super::command::{self, Ended};
 use super::environment::{Surroundings, environment};
 use super::events::{self, Event};
+use super::spec;
 use super::told::now_ms;
 use crate::cli::child;
 use crate::cli::databases::{self, Way};
+use crate::cli::environments;
 use crate::cli::error::{CliError, Kind};
 use crate::cli::output;
 use crate::cli::session::{Session, current_dir};
@@ -68,6 +70,9 @@ pub struct Done {
 impl Work<'_> {
     /// Runs the command and waits for its end. `begin` hears what holds it before it starts.
     pub fn run(&self, begin: impl FnOnce(Begun)) -> Result<Done, CliError> {
+        if let Some(entering) = environments::entering(&self.target.sandbox, self.command)? {
+            return self.entered(&entering);
+        }
         let ways = databases::ways(&self.session.manager, self.target)?;
         let sockets = ways.iter().filter_map(Way::bind).collect();
         let called = self.called.take();
@@ -87,7 +92,7 @@ impl Work<'_> {
         begin: impl FnOnce(Begun),
     ) -> Result<Done, CliError> {
         let spec = attached.ready().spec.clone();
-        let seen_at = self.workspace.resource.path().unwrap_or(Path::new("/"));
+        let seen_at = spec::seen_at(&self.target.sandbox, self.workspace).unwrap_or(Path::new("/"));
         let root = root(seen_at);
         let directory = self.directory.map_or_else(|| root.clone(), |below| root.join(below));
         let around = Surroundings {
@@ -125,6 +130,24 @@ impl Work<'_> {
         // What to type is a courtesy; that it cannot be told is no failure of the command.
         let all = events::read(&directory).unwrap_or_default();
         Ok(all.into_iter().filter(|event| event.at_ms >= since).collect())
+    }
+
+    /// In an environment of an extension's own: what holds the command is that environment's affair.
+    fn entered(&self, command: &[OsString]) -> Result<Done, CliError> {
+        let ended = child::run(&child::Job {
+            command,
+            directory: &current_dir()?,
+            sandbox_id: self.target.sandbox.id.as_str(),
+            variables: Vec::new(),
+            output_to_stderr: self.output_to_stderr,
+        })?;
+        Ok(Done {
+            isolation: Isolation::Standard,
+            network: Network::None,
+            limits: Limits::default(),
+            ended: ended.into(),
+            events: Vec::new(),
+        })
     }
 
     fn files_only(&self, ways: &[Way]) -> Result<Done, CliError> {

@@ -1,7 +1,7 @@
 //! What was done, as JSON: commits, what takes them back, and entries of the log.
 
 use sandboxer_core::model::{CommitResult, Notice, Revision};
-use sandboxer_core::service::{Operation, Sandbox, TargetCommit, Undone};
+use sandboxer_core::service::{Consumer, Operation, Sandbox, TargetCommit, Undone};
 use serde::Serialize;
 
 use super::{EntryDocument, PathText, Summary, entry};
@@ -125,6 +125,9 @@ pub struct OperationDocument<'a> {
     /// The sandbox's name, where it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<&'a str>,
+    /// Who asked for the sandbox, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub consumer: Option<&'a Consumer>,
 }
 
 /// `show`.

@@ -5,9 +5,14 @@
 mod commits;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use data_encoding::BASE64;
 use jiff::Timestamp;
+use sandboxer_core::environment::{
+    Endpoint, Environment, EnvironmentFailure, IsolationLevel, NetworkNeed, Route, Scope, Setup,
+};
 use sandboxer_core::model::{
     CheckpointResult, DiffEntry, DiffKind, Node, NodeType, RelPath, RollbackResult, RowChange,
 };
@@ -61,11 +66,50 @@ pub struct SandboxDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<Timestamp>,
     consumer: &'a Consumer,
+    profile_id: &'a str,
+    extension_id: &'a str,
+    host: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    environment: Option<EnvironmentDocument<'a>>,
     #[serde(flatten)]
     only: Option<Isolation<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     git: Option<About>,
     workspaces: Vec<WorkspaceDocument<'a>>,
+}
+
+/// What a profile had made around the workspaces.
+#[derive(Serialize)]
+pub struct EnvironmentDocument<'a> {
+    route: &'a Route,
+    isolation: IsolationLevel,
+    network: &'a NetworkNeed,
+    scope: Scope,
+    mounts: &'a BTreeMap<String, PathBuf>,
+    labels: &'a BTreeMap<String, String>,
+    setup: &'a Setup,
+    endpoints: &'a [Endpoint],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost_class: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<&'a EnvironmentFailure>,
+}
+
+impl<'a> EnvironmentDocument<'a> {
+    fn new(environment: &'a Environment) -> Self {
+        Self {
+            route: &environment.route,
+            isolation: environment.isolation,
+            network: &environment.network,
+            scope: environment.scope,
+            mounts: &environment.mounts,
+            labels: &environment.labels,
+            setup: &environment.setup,
+            endpoints: &environment.endpoints,
+            cost_class: environment.cost_class.as_deref(),
+            failure: environment.failure.as_ref(),
+        }
+    }
 }
 
 /// One workspace of a sandbox.
@@ -115,6 +159,10 @@ impl<'a> SandboxDocument<'a> {
             created_at: sandbox.created_at,
             expires_at: sandbox.expires_at,
             consumer: &sandbox.consumer,
+            profile_id: sandbox.profile_id(),
+            extension_id: sandbox.extension_id(),
+            host: sandbox.host(),
+            environment: sandbox.environment.as_deref().map(EnvironmentDocument::new),
             only,
             git: None,
             workspaces: sandbox.workspaces.iter().map(workspace).collect(),

@@ -1,11 +1,12 @@
 mod containment;
+mod hub;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use sandboxer::wiring::{self, Setup};
-use sandboxer_core::config::{DatabaseSettings, KEYS, RunSettings, Settings};
+use sandboxer_core::config::{DatabaseSettings, EventsSettings, KEYS, RunSettings, Settings};
 use sandboxer_core::service::{Sandbox, SandboxManager};
 use sandboxer_strategies::git_worktree;
 use serde::Serialize;
@@ -77,6 +78,7 @@ fn examine(app: &App) -> Result<Report, CliError> {
     let home = existing_ancestor(&app.places.home);
     let mut checks = vec![state_place(app, home), state_content(app, &settings), config, kernel(), user()];
     checks.extend(project(app, &here));
+    checks.push(hub::check(&app.places.home, &settings));
     let scratch = settings.scratch.as_deref().map_or(home, existing_ancestor);
     let strategies = strategies(&[scratch, &here]);
     let works = strategies.iter().any(|s| s.healthy && s.strategy != "none");
@@ -279,7 +281,9 @@ fn value_of(settings: &Settings, key: &str) -> Option<String> {
         "sandbox.strategy" => settings.sandbox_strategy.clone(),
         "state.lock_wait" => Some(output::span(settings.lock_wait.as_secs() as i64)),
         "state.scratch" => settings.scratch.as_ref().map(|path| path.display().to_string()),
-        _ => database_value_of(&settings.database, key).or_else(|| run_value_of(&settings.run, key)),
+        _ => database_value_of(&settings.database, key)
+            .or_else(|| events_value_of(&settings.events, key))
+            .or_else(|| run_value_of(&settings.run, key)),
     }
 }
 
@@ -290,6 +294,14 @@ fn database_value_of(database: &DatabaseSettings, key: &str) -> Option<String> {
         "database.block_limit" => Some(database.block_limit.map_or_else(|| "none".to_owned(), span)),
         "database.lock_timeout" => Some(span(database.lock_timeout)),
         "database.turn_timeout" => Some(span(database.turn_timeout)),
+        _ => None,
+    }
+}
+
+fn events_value_of(events: &EventsSettings, key: &str) -> Option<String> {
+    match key {
+        "events.hub" => events.hub.clone(),
+        "events.token" => events.token.as_ref().map(ToString::to_string),
         _ => None,
     }
 }
@@ -367,6 +379,10 @@ mod tests {
             scratch: Some("/s".into()),
             policies: vec!["/p.yaml".into()],
             database: DatabaseSettings { allow_ddl: vec!["truncate".into()], ..DatabaseSettings::default() },
+            events: EventsSettings {
+                hub: Some("https://hub.example/".into()),
+                token: Some(sandboxer_core::config::TokenRef::Variable("HUB".into())),
+            },
             run: RunSettings {
                 allow_hosts: vec!["a.example:443".into(), "b.example".into()],
                 hide: vec!["~/x".into()],

@@ -170,6 +170,7 @@ fn request(args: &Args, session: &Session) -> Result<CreateRequest, CliError> {
         ttl: None,
         consumer: args.consumer.consumer(session),
         disposable: args.discard && args.plan.is_none(),
+        environment: None,
     })
 }
 

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sandboxer::wiring;
@@ -160,20 +160,20 @@ fn without_log_file(error: Error, place: &Place, name: &str) -> CliError {
     if !matches!(error, Error::Plugin { .. }) {
         return error.into();
     }
-    let hints = quoted(place, name).into_iter().map(|line| format!("it wrote: {line}"));
+    let hints = quoted(&log_path(&place.home(), name)).into_iter().map(|line| format!("it wrote: {line}"));
     CliError::from_with_hints(&error, hints.collect())
 }
 
 /// The end of what the plugin wrote to its standard error, without the times.
-fn quoted(place: &Place, name: &str) -> Vec<String> {
-    let lines = lines_of(&log_path(&place.home(), name)).unwrap_or_default();
+pub fn quoted(log: &Path) -> Vec<String> {
+    let lines = lines_of(log).unwrap_or_default();
     let last = lines.iter().skip(lines.len().saturating_sub(QUOTED_LINES));
     last.map(|line| line.split_once(' ').map_or(line.as_str(), |(_, said)| said).to_owned()).collect()
 }
 
 fn tell(app: &mut App, entry: &StrategyEntry, report: &Report, place: &Place) -> Outcome {
     let (passed, failed) = (report.count(StepOutcome::Ok), report.count(StepOutcome::Failed));
-    let log = if failed > 0 { quoted(place, &entry.name) } else { Vec::new() };
+    let log = if failed > 0 { quoted(&log_path(&place.home(), &entry.name)) } else { Vec::new() };
     if app.ui.json {
         let (strategy, origin, capabilities) = (&entry.name, &entry.origin, &entry.capabilities);
         app.ui.document(&Document {
@@ -194,7 +194,7 @@ fn tell(app: &mut App, entry: &StrategyEntry, report: &Report, place: &Place) ->
     Ok(if failed > 0 { exit::ERROR } else { exit::OK })
 }
 
-fn tell_steps(app: &mut App, report: &Report) -> Result<(), CliError> {
+pub fn tell_steps(app: &mut App, report: &Report) -> Result<(), CliError> {
     let rows: Vec<Vec<String>> = report.steps.iter().map(row).collect();
     let text = table(&["STEP", "OUTCOME", "MS", "DETAIL"], &rows);
     let mut lines = text.lines();
@@ -225,7 +225,7 @@ fn row(step: &Step) -> Vec<String> {
     ]
 }
 
-fn sentence(name: &str, report: &Report) -> String {
+pub fn sentence(name: &str, report: &Report) -> String {
     let others = [(StepOutcome::NotTried, "not tried"), (StepOutcome::NotOffered, "not offered")];
     let others = others.map(|(outcome, word)| (report.count(outcome), word));
     let others: String = others
@@ -253,7 +253,7 @@ fn untried(report: &Report) -> String {
     }
 }
 
-fn tell_log(app: &mut App, log: &[String]) -> Result<(), CliError> {
+pub fn tell_log(app: &mut App, log: &[String]) -> Result<(), CliError> {
     if !log.is_empty() {
         app.ui.line("the last that it wrote to its standard error:")?;
     }

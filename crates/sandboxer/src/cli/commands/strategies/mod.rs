@@ -1,5 +1,5 @@
-mod check;
-mod ground;
+pub(super) mod check;
+pub(super) mod ground;
 mod list;
 mod log;
 

@@ -8,7 +8,7 @@ use sandboxer_fs::durable;
 
 macro_rules! carried {
     ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../../../../python/", $name)))),*]
+        &[$(($name, include_str!(concat!("../../../python/", $name)))),*]
     };
 }
 
@@ -20,6 +20,7 @@ const FILES: &[(&str, &str)] = carried![
     "sandboxer_plugin/calls.py",
     "sandboxer_plugin/diffing.py",
     "sandboxer_plugin/errors.py",
+    "sandboxer_plugin/extensions.py",
     "sandboxer_plugin/failures.py",
     "sandboxer_plugin/loading.py",
     "sandboxer_plugin/models.py",
@@ -27,6 +28,7 @@ const FILES: &[(&str, &str)] = carried![
     "sandboxer_plugin/protocol.py",
     "sandboxer_plugin/py.typed",
     "sandboxer_plugin/results.py",
+    "sandboxer_plugin/roles.py",
     "sandboxer_plugin/serving.py",
     "sandboxer_plugin/session.py",
     "sandboxer_plugin/shape.py",
@@ -37,7 +39,7 @@ const FILES: &[(&str, &str)] = carried![
 ];
 
 /// The program that Python runs, unpacked below `directory`. What is there already is compared, and mended where it is not ours.
-pub(super) fn unpacked(directory: &Path) -> Result<PathBuf> {
+pub(crate) fn unpacked(directory: &Path) -> Result<PathBuf> {
     let top = directory.join(version());
     for (name, content) in FILES {
         let file = top.join(name);
@@ -61,14 +63,14 @@ fn version() -> String {
 }
 
 /// Makes a directory that is its owner's alone.
-pub(super) fn make_private(directory: &Path) -> Result<()> {
+pub(crate) fn make_private(directory: &Path) -> Result<()> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
     made.map_err(|error| Error::io("create directory", directory, error))
 }
 
 /// The interpreter of a configuration entry: a name to look for, a program, or a virtual environment's directory. A bare name is
 /// never a directory: whatever goes by it where the user happens to be is not meant.
-pub(super) fn interpreter(configured: Option<&str>) -> PathBuf {
+pub(crate) fn interpreter(configured: Option<&str>) -> PathBuf {
     let named = configured.unwrap_or("python3");
     let path = PathBuf::from(named);
     if named.contains('/') && path.is_dir() { path.join("bin/python3") } else { path }

@@ -1,0 +1,31 @@
+//! The table `environments`: what it costs that an environment is asked for by a profile.
+
+use clap::Args;
+
+use crate::failure::Result;
+use crate::interrupt::Interrupt;
+use crate::options::{Options, beginning, is_wanted};
+use crate::rows::environments;
+use crate::tree::TreeSpec;
+
+/// Environments, against making the same by hand.
+#[derive(Args)]
+pub struct EnvironmentsArguments {
+    #[command(flatten)]
+    options: Options,
+    /// Only the groups of rows whose names begin with this: environment-container. May be given several times.
+    #[arg(long, value_name = "GROUP", value_parser = group)]
+    only: Vec<String>,
+}
+
+fn group(word: &str) -> Result<String, String> {
+    beginning(environments::GROUPS.into_iter(), word)
+}
+
+/// Measures every row and prints the table; false where a row failed.
+pub fn measure(arguments: &EnvironmentsArguments, interrupt: &Interrupt) -> Result<bool> {
+    let options = &arguments.options;
+    let bench = options.bench(TreeSpec::tiny(1), interrupt)?;
+    let rows = environments::rows(&bench, |group| is_wanted(&arguments.only, group))?;
+    options.publish(&rows)
+}

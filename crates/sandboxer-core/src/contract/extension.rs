@@ -1,0 +1,42 @@
+//! The protocol that every extension implements.
+
+use std::time::Duration;
+
+use super::{CancelFlag, Quiet};
+use crate::Result;
+use crate::environment::{Cost, Found, Handle, Health, Provision, Ready};
+use crate::model::SandboxId;
+
+/// Makes environments, and takes them away.
+///
+/// Everything that it makes carries the sandbox's id as a label, so that what the store does not know can be found. All calls may be repeated, by
+/// another process, after a crash at any instant of the first one.
+pub trait EnvironmentExtension: Send + Sync {
+    /// Makes it, or finds what an earlier call for the same sandbox made and completes that. What is half made on a failure is the
+    /// caller's to tear down.
+    fn provision(&self, request: &Provision) -> Result<Handle>;
+
+    /// Waits until it can be used. Running out of time is an error that says what is missing. Knows nothing of applications.
+    fn wait_ready(&self, handle: &Handle, deadline: Duration, cancel: &CancelFlag) -> Result<Ready>;
+
+    /// Removes everything that carries the sandbox's id, with or without a handle. Nothing there is fine. `Ok` is proof: it has looked.
+    fn teardown(&self, sandbox: &SandboxId, handle: Option<&Handle>) -> Result<()>;
+
+    /// What there is of one sandbox, or of all that carry our label.
+    fn inspect(&self, sandbox: Option<&SandboxId>) -> Result<Vec<Found>>;
+
+    /// What an hour of it costs, where its definition alone does not tell.
+    fn estimate_cost(&self, _request: &Provision) -> Result<Option<Cost>> {
+        Ok(None)
+    }
+
+    /// Whether it can be used now. Cheap.
+    fn health(&self) -> Health {
+        Health::Healthy
+    }
+
+    /// Holds still what runs in it, until the answer is dropped. `None` where nothing runs, or where somebody else does it.
+    fn hold_still(&self, _handle: &Handle) -> Result<Option<Quiet>> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,169 @@
+//! What a program sends to get a sandbox, and what it is told of one.
+//!
+//! The status is the document that `sandbox create --json` and `sandbox get --json` print. Both refuse what they do not know, so that a
+//! test which reads the one as the other finds out when they part.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Endpoint, IsolationLevel, NetworkNeed, Route, Scope, Setup};
+use crate::service::{Consumer, SandboxState};
+
+/// A request for a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SandboxCreateRequest {
+    /// The profile, such as `profile.local`.
+    pub profile: String,
+    /// What is isolated, each a path or a URL, by the name that the profile declares.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inputs: BTreeMap<String, String>,
+    /// Who asks.
+    pub consumer: Consumer,
+    /// How long it lives, such as `2h`; without it, as long as the profile says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<String>,
+    /// The plan that it belongs to; without one, a new plan is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// What it is called; without it, a name is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Words of the caller's.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What is told of a sandbox.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SandboxStatus {
+    /// `sbx_` and a ULID.
+    pub sandbox_id: String,
+    /// What it is called.
+    pub name: String,
+    /// The plan that it belongs to.
+    pub plan_id: String,
+    /// Where it is in its life.
+    pub state: SandboxState,
+    /// Whether this request made it.
+    pub created: bool,
+    /// One sentence on what was done, or on how it stands.
+    pub message: String,
+    /// When it was made.
+    #[schemars(extend("format" = "date-time"))]
+    pub created_at: String,
+    /// When it ends, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub expires_at: Option<String>,
+    /// Who asked for it.
+    pub consumer: Consumer,
+    /// The profile that it was made from.
+    pub profile_id: String,
+    /// The extension that makes its environment.
+    pub extension_id: String,
+    /// The host that it is on.
+    pub host: String,
+    /// What a profile had made around the workspaces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<StatusEnvironment>,
+    /// The path to work in, of the only workspace.
+    #[serde(default)]
+    pub sandbox_path: Option<String>,
+    /// The strategy of the only workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<String>,
+    /// The strategy that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_strategy: Option<String>,
+    /// The resource of the only workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<StatusResource>,
+    /// Where the only workspace stands in its git repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<Value>,
+    /// All workspaces.
+    pub workspaces: Vec<StatusWorkspace>,
+}
+
+/// What a profile had made around the workspaces of a sandbox.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StatusEnvironment {
+    /// Which extension on which host, and why.
+    pub route: Route,
+    /// How much is kept from what runs inside.
+    pub isolation: IsolationLevel,
+    /// What of the network is reached from inside.
+    pub network: NetworkNeed,
+    /// Who may see and use it.
+    pub scope: Scope,
+    /// Where workspaces appear inside, by name; others appear at their resources' own paths.
+    pub mounts: BTreeMap<String, String>,
+    /// Words of the caller's.
+    pub labels: BTreeMap<String, String>,
+    /// What the caller's own tooling does with it.
+    pub setup: Setup,
+    /// Where it is reached.
+    pub endpoints: Vec<Endpoint>,
+    /// A word for those who pay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_class: Option<String>,
+    /// Why it could not be made, or was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<StatusFailure>,
+}
+
+/// Why an environment could not be made, or was lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StatusFailure {
+    /// In which step.
+    pub step: String,
+    /// What went wrong.
+    pub reason: String,
+    /// When.
+    #[schemars(extend("format" = "date-time"))]
+    pub at: String,
+}
+
+/// One workspace of a sandbox.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StatusWorkspace {
+    /// What it is called.
+    pub name: String,
+    /// The path to work in; none of what is reached otherwise, such as a database.
+    pub sandbox_path: Option<String>,
+    /// The strategy.
+    pub strategy: String,
+    /// The strategy that was asked for.
+    pub requested_strategy: String,
+    /// What it isolates.
+    pub resource: StatusResource,
+    /// Which rule chose the strategy, or why it is another than was asked for.
+    pub reason: String,
+    /// What to know about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notices: Option<Vec<String>>,
+    /// Where it stands in its git repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub git: Option<Value>,
+}
+
+/// A resource.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StatusResource {
+    /// Its id.
+    pub id: String,
+    /// Its type, such as `fs-directory`.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// A path or a URL.
+    pub location: String,
+}

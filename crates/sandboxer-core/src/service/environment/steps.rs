@@ -1,0 +1,213 @@
+//! The steps of an environment, each with its undo, as a create and a destroy take them.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::contract::Quiet;
+use crate::environment::{Environment, EnvironmentFailure, Mount, Provider, Provision, WorkspaceAccess};
+use crate::model::SandboxId;
+use crate::service::manager::{SandboxManager, explain};
+use crate::service::{CreateRequest, Created, Sandbox, SandboxState, Target, Workspace};
+use crate::store::now;
+use crate::{Error, Result};
+
+/// Workspaces are being made; of the environment there is nothing.
+pub(super) const WORKSPACES: &str = "workspaces";
+/// The extension has been asked for it.
+const PROVISION: &str = "provision";
+/// It is there, and not yet to be used.
+const WAIT_READY: &str = "wait_ready";
+/// It can be used.
+const READY: &str = "ready";
+
+/// How long an environment may take to become ready, unless the extension's options say otherwise.
+const DEADLINE: Duration = Duration::from_secs(120);
+/// The option that says otherwise.
+const DEADLINE_OPTION: &str = "ready_timeout_seconds";
+
+impl SandboxManager {
+    /// What a request with the same key was answered with.
+    pub(in crate::service) fn made_by_key(&self, request: &CreateRequest) -> Result<Option<Created>> {
+        let Some(key) = request.environment.as_ref().and_then(|e| e.idempotency_key.as_deref()) else {
+            return Ok(None);
+        };
+        let found = self.store.sandbox_by_key(key)?.filter(|sandbox| sandbox.state.is_open());
+        let message = |sandbox: &Sandbox| {
+            format!("the request {key:?} was answered with sandbox {} already", sandbox.name)
+        };
+        Ok(found.map(|sandbox| Created { created: false, message: message(&sandbox), sandbox }))
+    }
+
+    /// Makes the environment of a sandbox whose workspaces are there.
+    pub(in crate::service) fn make_environment(&self, sandbox: &mut Sandbox) -> Result<()> {
+        let Some(mut environment) = sandbox.environment.take() else { return Ok(()) };
+        let made = self.make(sandbox, &mut environment);
+        sandbox.environment = Some(environment);
+        made
+    }
+
+    /// The steps, in order.
+    pub(super) fn make(&self, sandbox: &Sandbox, environment: &mut Environment) -> Result<()> {
+        let definition = self.parts.environments.definition(&environment.route.extension_id)?;
+        // Namespaces of this machine are made with the first command: nothing is there that could be left behind.
+        let nothing_to_make = definition.provider == Provider::Local;
+        let request = self.provision_request(sandbox, environment, definition.capabilities.workspaces)?;
+        let extension = self.parts.environments.extension(&environment.route.extension_id)?;
+        let at = |step: &str, environment: &mut Environment| {
+            step.clone_into(&mut environment.step);
+            if nothing_to_make { Ok(()) } else { self.store.set_environment(&sandbox.id, environment) }
+        };
+        self.parts.cancel.check()?;
+        at(PROVISION, environment)?;
+        self.parts.progress.begin("making the environment", None);
+        environment.handle = Some(extension.provision(&request)?);
+        at(WAIT_READY, environment)?;
+        if let Some(handle) = &environment.handle {
+            environment.endpoints =
+                extension.wait_ready(handle, deadline(environment), &self.parts.cancel)?.endpoints;
+        }
+        self.parts.progress.end();
+        READY.clone_into(&mut environment.step);
+        environment.failure = None;
+        Ok(())
+    }
+
+    fn provision_request(
+        &self,
+        sandbox: &Sandbox,
+        environment: &Environment,
+        access: WorkspaceAccess,
+    ) -> Result<Provision> {
+        let mut mounts = Vec::new();
+        for workspace in &sandbox.workspaces {
+            mounts.extend(mount(workspace, environment, access)?);
+        }
+        Ok(Provision {
+            sandbox_id: sandbox.id.clone(),
+            name: sandbox.name.clone(),
+            profile_id: environment.route.profile_id.clone(),
+            consumer: sandbox.consumer.clone(),
+            host: environment.route.host.clone(),
+            address: self.parts.environments.address(&environment.route.host)?.to_owned(),
+            isolation: environment.isolation,
+            network: environment.network.clone(),
+            resources: environment.resources.clone(),
+            reachability: environment.reachability.clone(),
+            mounts,
+            options: environment.options.clone(),
+            labels: environment.labels.clone(),
+        })
+    }
+
+    /// Removes what was made of an environment. `Ok` means that the extension has looked, and nothing is left.
+    pub(in crate::service) fn tear_down_environment(&self, sandbox: &Sandbox) -> Result<()> {
+        let Some(environment) = sandbox.environment.as_deref().filter(|e| e.step != WORKSPACES) else {
+            return Ok(());
+        };
+        let id = &environment.route.extension_id;
+        if self.parts.environments.definition(id)?.provider == Provider::Local {
+            return self.parts.runtime.end(&sandbox.id);
+        }
+        let extension = self.parts.environments.extension(id)?;
+        extension.teardown(&sandbox.id, environment.handle.as_ref())
+    }
+
+    /// Holds still what runs in an environment that is not of this machine's namespaces.
+    pub(in crate::service) fn hold_environment_still(&self, sandbox: &Sandbox) -> Result<Option<Quiet>> {
+        let Some(environment) = &sandbox.environment else { return Ok(None) };
+        match &environment.handle {
+            Some(handle) if environment.step == READY => {
+                self.parts.environments.extension(&environment.route.extension_id)?.hold_still(handle)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Writes down in which step a create failed, and why, beside the sandbox that will be `failed`.
+    pub(in crate::service) fn note_failure(&self, sandbox: &Sandbox, error: &Error) {
+        if let Some(environment) = &sandbox.environment {
+            let failed = failed(environment, error);
+            let _ = self.store.set_environment(&sandbox.id, &failed);
+        }
+    }
+
+    /// The target without its environment, which is taken down before its work is put away.
+    pub(in crate::service) fn without_environment(&self, target: &Target) -> Result<Target> {
+        let mut target = target.clone();
+        if target.sandbox.environment.is_none() {
+            return Ok(target);
+        }
+        self.tear_down_environment(&target.sandbox)?;
+        if let Some(environment) = &mut target.sandbox.environment {
+            unmade(environment);
+            self.store.set_environment(&target.sandbox.id, environment)?;
+        }
+        Ok(target)
+    }
+
+    /// Removes what an interrupted `recreate` may have made; the workspaces stay.
+    pub(in crate::service) fn forget_half_made_environment(&self, sandbox: &Sandbox) -> Result<()> {
+        self.tear_down_environment(sandbox)?;
+        let Some(environment) = &sandbox.environment else { return Ok(()) };
+        let mut environment = environment.clone();
+        unmade(&mut environment);
+        environment.failure = Some(failure("recreate", "interrupted".to_owned()));
+        self.store.tell_of_environment(&sandbox.id, &environment, "lost", Some("recreate: interrupted"))
+    }
+
+    pub(super) fn require_open(&self, id: &SandboxId, name: &str) -> Result<Sandbox> {
+        let found =
+            self.store.sandbox(id)?.filter(|s| matches!(s.state, SandboxState::Ready | SandboxState::Active));
+        found.ok_or_else(|| Error::not_found("sandbox", name))
+    }
+}
+
+/// As it was before anything of it was made.
+pub(super) fn unmade(environment: &mut Environment) {
+    WORKSPACES.clone_into(&mut environment.step);
+    environment.handle = None;
+    environment.endpoints.clear();
+}
+
+/// The environment with why it is not there.
+pub(super) fn failed(environment: &Environment, error: &Error) -> Environment {
+    let failure = failure(&environment.step, explain(error));
+    Environment { failure: Some(failure), ..environment.clone() }
+}
+
+pub(super) fn failure(step: &str, reason: String) -> EnvironmentFailure {
+    EnvironmentFailure { step: step.to_owned(), reason, at: now() }
+}
+
+fn deadline(environment: &Environment) -> Duration {
+    let seconds = environment.options.get(DEADLINE_OPTION).and_then(serde_json::Value::as_u64);
+    seconds.map_or(DEADLINE, Duration::from_secs)
+}
+
+/// Where a workspace is, and where it appears. What has no path (a database) is connected to instead.
+fn mount(workspace: &Workspace, environment: &Environment, access: WorkspaceAccess) -> Result<Option<Mount>> {
+    let Some(from) = workspace.sandbox_ref.sandbox_path() else { return Ok(None) };
+    let own = workspace.resource.path().map(Path::to_path_buf);
+    let Some(at) = environment.mounts.get(&workspace.name).cloned().or(own) else { return Ok(None) };
+    match access {
+        WorkspaceAccess::None => return Ok(None),
+        WorkspaceAccess::HostPath => seen_by_everybody(workspace, &from)?,
+        WorkspaceAccess::Any | WorkspaceAccess::Transfer => {}
+    }
+    Ok(Some(Mount { workspace: workspace.name.clone(), from, at }))
+}
+
+/// A mount in a namespace of its own is seen by those who go there, and a daemon does not.
+fn seen_by_everybody(workspace: &Workspace, path: &Path) -> Result<()> {
+    let real: PathBuf = path.canonicalize().map_err(|error| Error::io("look up", path, error))?;
+    if !real.starts_with("/proc") {
+        return Ok(());
+    }
+    Err(Error::Unavailable {
+        strategy: workspace.sandbox_ref.strategy_name.clone(),
+        path: path.to_path_buf(),
+        reason: "its files are in a mount that only processes of ours see; for this profile isolate them \
+                 by `--strategy copy_on_write` or `filesystem_copy`"
+            .to_owned(),
+    })
+}

@@ -1,0 +1,139 @@
+//! What the commands on profiles, extensions and hosts share: reading the catalogue, showing an entry, and what a route depends on
+//! besides it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+
+use sandboxer::wiring;
+use sandboxer_core::environment::{
+    Catalogue, ExtensionDefinition, Health, Host, Load, Provider, Surroundings,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::error::CliError;
+use super::output::{self, Ui, style};
+use super::places::is_on_search_path;
+use super::session::App;
+
+/// The engines that make containers.
+const ENGINES: [&str; 2] = ["docker", "podman"];
+
+/// An entry with where it was defined.
+#[derive(Serialize)]
+pub struct WithOrigin<'a, T> {
+    #[serde(flatten)]
+    entry: &'a T,
+    origin: &'a str,
+}
+
+impl<'a, T: Serialize> WithOrigin<'a, T> {
+    /// Of an entry.
+    pub fn new(entry: &'a T, origin: &'a str) -> Self {
+        Self { entry, origin }
+    }
+
+    /// All of it: as a document, or a line for each key.
+    pub fn show(&self, ui: &mut Ui) -> Result<(), CliError> {
+        if ui.json {
+            return ui.document(self);
+        }
+        let value = serde_json::to_value(self).map_err(|error| CliError::output(error.into()))?;
+        let Value::Object(mut fields) = value else { return Ok(()) };
+        let id = fields.remove("id").map(|id| flow(&id)).unwrap_or_default();
+        ui.line(ui.paint(style::HEAD, id))?;
+        let summary = fields.remove("summary").map(|summary| ("summary".to_owned(), summary));
+        summary.into_iter().chain(fields).try_for_each(|(key, value)| field(ui, &key, &flow(&value)))
+    }
+}
+
+/// One line of a description.
+pub fn field(ui: &mut Ui, name: &str, value: &str) -> Result<(), CliError> {
+    ui.line(format_args!("  {name:<12}  {value}"))
+}
+
+/// The word that a value has in files.
+pub fn word(value: &impl Serialize) -> String {
+    serde_json::to_value(value).map(|value| flow(&value)).unwrap_or_default()
+}
+
+/// A list of them.
+pub fn words<T: Serialize>(values: &[T]) -> String {
+    values.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// A value on one line.
+fn flow(value: &Value) -> String {
+    match value {
+        Value::String(text) => output::sentence(text),
+        Value::Array(items) => items.iter().map(nested).collect::<Vec<_>>().join(", "),
+        Value::Object(fields) => {
+            let pair =
+                |(key, value): (&String, &Value)| format!("{}: {}", output::sentence(key), nested(value));
+            fields.iter().map(pair).collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    }
+}
+
+fn nested(value: &Value) -> String {
+    match value {
+        Value::Object(_) => format!("{{{}}}", flow(value)),
+        Value::Array(_) => format!("[{}]", flow(value)),
+        other => flow(other),
+    }
+}
+
+impl App {
+    /// What is shipped, and what the user has beside the configuration file.
+    pub fn catalogue(&self) -> Result<Catalogue, CliError> {
+        Ok(wiring::catalogue(self.places.catalogue())?)
+    }
+
+    /// What a route depends on besides the catalogue.
+    pub fn nearby(&self) -> Result<Nearby, CliError> {
+        // Nothing was ever made here: answer without opening a thing.
+        if !wiring::has_state(&self.places.home) {
+            return Ok(Nearby::default());
+        }
+        Ok(Nearby { loads: Load::by_host(&self.open()?.manager.list(false)?) })
+    }
+}
+
+/// This machine, and what its state knows of the others.
+#[derive(Default)]
+pub struct Nearby {
+    loads: BTreeMap<String, Load>,
+}
+
+impl Surroundings for Nearby {
+    fn health(&self, extension: &ExtensionDefinition, _host: &Host) -> Health {
+        let engine = || ENGINES.iter().any(|engine| is_on_search_path(OsStr::new(engine)));
+        match &extension.provider {
+            Provider::Container if !engine() => {
+                Health::Undetected(format!("neither {} is installed", ENGINES.join(" nor ")))
+            }
+            Provider::Container | Provider::Local | Provider::Plugin { .. } => Health::Healthy,
+        }
+    }
+
+    fn load(&self, host: &str) -> Load {
+        self.loads.get(host).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_stand_on_one_line() {
+        assert_eq!(flow(&json!("a\u{1b}")), "a\\x1b");
+        assert_eq!(flow(&json!(["a", 1])), "a, 1");
+        assert_eq!(flow(&json!({"a": ["b"], "c": {"d": true}})), "a: [b], c: {d: true}");
+        assert_eq!(word(&Provider::Container), "container");
+    }
+}

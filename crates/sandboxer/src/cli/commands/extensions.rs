@@ -1,0 +1,81 @@
+use sandboxer_core::environment::{ExtensionDefinition, Pricing, PricingModel};
+use serde::Serialize;
+
+use super::extensions_check;
+use crate::cli::catalogue::{WithOrigin, words};
+use crate::cli::output::{self, table};
+use crate::cli::session::App;
+use crate::cli::{Outcome, exit};
+
+/// List the extensions, which make environments, or show one
+///
+/// Files in `extensions/` beside the configuration file add extensions or replace these.
+#[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  sandbox extensions
+  sandbox extensions ext.container
+  sandbox extensions check ext.team-vm  Does it do what it says? Tried on a sandbox that nobody has
+  sandbox extensions --json"
+)]
+pub struct Args {
+    /// All of this one
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+/// What to do with one of them.
+#[derive(clap::Subcommand)]
+enum What {
+    Check(extensions_check::Args),
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    extensions: Vec<WithOrigin<'a, ExtensionDefinition>>,
+}
+
+pub fn run(app: &mut App, args: &Args) -> Outcome {
+    if let Some(What::Check(args)) = &args.what {
+        return extensions_check::run(app, args);
+    }
+    let catalogue = app.catalogue()?;
+    if let Some(id) = &args.id {
+        let extension = catalogue.extension(id)?;
+        WithOrigin::new(extension, &extension.origin).show(&mut app.ui)?;
+    } else if app.ui.json {
+        let all = catalogue.extensions().map(|extension| WithOrigin::new(extension, &extension.origin));
+        app.ui.document(&Document { extensions: all.collect() })?;
+    } else {
+        let rows: Vec<Vec<String>> = catalogue.extensions().map(row).collect();
+        let head = ["ID", "PROVIDER", "ISOLATION", "NETWORK", "COST", "ORIGIN", "SUMMARY"];
+        app.ui.bytes(table(&head, &rows).as_bytes())?;
+    }
+    Ok(exit::OK)
+}
+
+fn row(extension: &ExtensionDefinition) -> Vec<String> {
+    vec![
+        output::name(&extension.id),
+        extension.provider.word().to_owned(),
+        words(&extension.capabilities.isolation),
+        words(&extension.capabilities.network),
+        price(&extension.pricing),
+        output::name(&extension.origin),
+        output::sentence(&extension.summary),
+    ]
+}
+
+fn price(pricing: &Pricing) -> String {
+    let each = match pricing.model {
+        PricingModel::Free => return "free".to_owned(),
+        PricingModel::PerHour => "an hour",
+        PricingModel::PerSandbox => "a sandbox",
+    };
+    let currency = pricing.currency.as_deref().map(|currency| format!(" {currency}")).unwrap_or_default();
+    format!("{}{currency} {each}", pricing.amount)
+}

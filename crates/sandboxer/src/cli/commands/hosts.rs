@@ -1,0 +1,64 @@
+use sandboxer_core::environment::{Capacity, Host};
+use serde::Serialize;
+
+use crate::cli::catalogue::{WithOrigin, words};
+use crate::cli::output::{self, count, table};
+use crate::cli::session::App;
+use crate::cli::{Outcome, exit};
+
+/// List the hosts that environments are placed on, or show one
+///
+/// Files in `hosts/` beside the configuration file add hosts or replace these.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  sandbox hosts
+  sandbox hosts local
+  sandbox hosts --json")]
+pub struct Args {
+    /// All of this one
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    hosts: Vec<WithOrigin<'a, Host>>,
+}
+
+pub fn run(app: &mut App, args: &Args) -> Outcome {
+    let catalogue = app.catalogue()?;
+    if let Some(id) = &args.id {
+        let host = catalogue.host(id)?;
+        WithOrigin::new(host, &host.origin).show(&mut app.ui)?;
+    } else if app.ui.json {
+        let hosts = catalogue.hosts().map(|host| WithOrigin::new(host, &host.origin));
+        app.ui.document(&Document { hosts: hosts.collect() })?;
+    } else {
+        let rows: Vec<Vec<String>> = catalogue.hosts().map(row).collect();
+        let head = ["ID", "ADDRESS", "EXTENSIONS", "REGION", "ROOM FOR", "ORIGIN", "SUMMARY"];
+        app.ui.bytes(table(&head, &rows).as_bytes())?;
+    }
+    Ok(exit::OK)
+}
+
+fn row(host: &Host) -> Vec<String> {
+    vec![
+        output::name(&host.id),
+        output::name(&host.address),
+        words(&host.extensions),
+        output::sentence(host.region.as_deref().unwrap_or("-")),
+        if host.drained { "nothing: drained".to_owned() } else { room(&host.capacity) },
+        output::name(&host.origin),
+        output::sentence(&host.summary),
+    ]
+}
+
+fn room(capacity: &Capacity) -> String {
+    let sandboxes =
+        capacity.sandboxes.map(|most| count(usize::try_from(most).unwrap_or(usize::MAX), "sandbox"));
+    let cpus = capacity.cpus.map(|cpus| format!("{cpus} cpus"));
+    let memory = capacity.memory.as_ref().map(|memory| format!("{memory} memory"));
+    let bounds: Vec<String> = [sandboxes, cpus, memory].into_iter().flatten().collect();
+    if bounds.is_empty() { "any number".to_owned() } else { bounds.join(", ") }
+}

@@ -1,0 +1,60 @@
+use sandboxer_core::config::parse_duration;
+use sandboxer_core::service::ReconcileReport;
+
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Ui};
+use crate::cli::session::App;
+use crate::cli::{Outcome, exit};
+
+/// Compare what extensions have made with what is known, and put either right
+///
+/// What carries the label of this state directory and belongs to no sandbox is removed, once it is older than the grace period. A sandbox whose environment
+/// is not there any more is told so: its work is kept, and `sandbox recreate` makes the environment again. An extension that cannot be asked
+/// is named, and nothing is concluded from its silence (exit 1).
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  sandbox reconcile --dry-run
+  sandbox reconcile --grace 1h")]
+pub struct Args {
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// Leave alone what is younger than this
+    #[arg(long, value_name = "DURATION", default_value = "10m")]
+    grace: String,
+}
+
+pub fn run(app: &mut App, args: &Args) -> Outcome {
+    let grace = parse_duration(&args.grace)?.unsigned_abs();
+    let session = app.open()?;
+    let report = session.manager.reconcile(grace, args.dry_run)?;
+    match app.ui.json {
+        true => app.ui.document(&report)?,
+        false => tell(&mut app.ui, &report, args.dry_run)?,
+    }
+    Ok(if report.failed.is_empty() { exit::OK } else { exit::ERROR })
+}
+
+fn tell(ui: &mut Ui, report: &ReconcileReport, dry_run: bool) -> Result<(), CliError> {
+    let removed = if dry_run { "would remove" } else { "removed" };
+    for item in &report.removed {
+        ui.line(format_args!("{removed} {}", output::sentence(item)))?;
+    }
+    for item in &report.young {
+        ui.line(format_args!("left alone, it is young: {}", output::sentence(item)))?;
+    }
+    for id in &report.lost {
+        ui.line(format_args!("the environment of {id} is lost"))?;
+        ui.next("make it again:", &format!("sandbox recreate {id}"));
+    }
+    for failure in &report.failed {
+        ui.warn(output::sentence(failure));
+    }
+    let sound = output::count(report.sound, "environment");
+    ui.line(format_args!(
+        "{sound} as they should be, {} lost, {} {removed}",
+        report.lost.len(),
+        report.removed.len()
+    ))
+}

@@ -1,0 +1,167 @@
+//! Flags on the environment of a new sandbox, and how a command gets into one that is not of this machine's namespaces.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::IsTerminal;
+
+use sandboxer_core::config::{Isolation, NetworkAccess, RunSettings, parse_size};
+use sandboxer_core::environment::{Environment, IsolationLevel, NetworkNeed, RouteQuestion, route};
+use sandboxer_core::service::{EnvironmentRequest, Sandbox};
+
+use super::error::{CliError, Kind};
+use super::output;
+use super::session::App;
+
+/// Where the flags stand in a command's help.
+const HEADING: &str = "Environment";
+
+/// What is made around the workspaces.
+#[derive(clap::Args)]
+pub struct EnvironmentArgs {
+    /// Make the environment that this profile describes; see `sandbox profiles`
+    #[arg(long, value_name = "ID", help_heading = HEADING)]
+    profile: Option<String>,
+    /// By this extension only
+    #[arg(long, value_name = "ID", help_heading = HEADING, requires = "profile")]
+    extension: Option<String>,
+    /// On this host only
+    #[arg(long, value_name = "ID", help_heading = HEADING, requires = "profile")]
+    host: Option<String>,
+    /// A word of yours on it; can be repeated
+    #[arg(long = "label", value_name = "NAME=VALUE", help_heading = HEADING, requires = "profile")]
+    labels: Vec<String>,
+    /// Answer a second request with this key with the sandbox of the first, while that lives
+    #[arg(long, value_name = "KEY", help_heading = HEADING, requires = "profile")]
+    idempotency_key: Option<String>,
+}
+
+impl EnvironmentArgs {
+    /// The environment that is asked for, routed. Nothing is made yet.
+    pub fn request(&self, app: &App) -> Result<Option<Box<EnvironmentRequest>>, CliError> {
+        let Some(profile) = &self.profile else { return Ok(None) };
+        let catalogue = app.catalogue()?;
+        let profile = catalogue.profile(profile)?;
+        let question =
+            RouteQuestion { profile, extension: self.extension.as_deref(), host: self.host.as_deref() };
+        let route = route(&question, &catalogue, &app.nearby()?)?;
+        Ok(Some(Box::new(EnvironmentRequest {
+            profile: profile.clone(),
+            route,
+            labels: self.labels.iter().map(|text| label(text)).collect::<Result<_, _>>()?,
+            idempotency_key: self.idempotency_key.clone(),
+        })))
+    }
+}
+
+fn label(text: &str) -> Result<(String, String), CliError> {
+    let plain = |word: &str| word.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',' && byte != b'"');
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && plain(name) && value.len() <= 256 && plain(value) => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => Err(CliError::usage(format!("--label {:?} is not NAME=VALUE", output::sentence(text)))
+            .hint("such as --label team=blue; no spaces, commas or quotes")),
+    }
+}
+
+/// What to run so that `command` runs in the sandbox's environment; `None` where commands run in namespaces of this machine.
+pub fn entering(sandbox: &Sandbox, command: &[OsString]) -> Result<Option<Vec<OsString>>, CliError> {
+    let Some(environment) = sandbox.environment.as_deref() else { return Ok(None) };
+    let Some(handle) = &environment.handle else { return without_handle(sandbox, environment) };
+    let Some((engine, rest)) = handle.exec.split_first() else { return Ok(None) };
+    let mut whole: Vec<OsString> = vec![engine.into()];
+    let mut rest = rest.iter();
+    whole.extend(rest.next().map(OsString::from));
+    if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+        whole.push("-t".into());
+    }
+    whole.extend(rest.map(OsString::from));
+    whole.extend(command.iter().cloned());
+    Ok(Some(whole))
+}
+
+fn without_handle<T>(sandbox: &Sandbox, environment: &Environment) -> Result<Option<T>, CliError> {
+    if sandbox.extension_id() == "ext.local" {
+        return Ok(None);
+    }
+    let why = environment
+        .failure
+        .as_ref()
+        .map(|f| format!(": {}", output::sentence(&f.reason)))
+        .unwrap_or_default();
+    let message = format!("the environment of {} is not there{why}", output::name(&sandbox.name));
+    Err(CliError::new(Kind::Unavailable, message)
+        .hint(format!("make it again: `sandbox recreate {}`", sandbox.name)))
+}
+
+/// The labels and endpoints of an environment, for the screen.
+pub fn lines(sandbox: &Sandbox) -> Vec<(&'static str, String)> {
+    let Some(environment) = sandbox.environment.as_deref() else { return Vec::new() };
+    let mut lines = vec![
+        ("profile", output::sentence(&environment.route.profile_id)),
+        (
+            "extension",
+            format!(
+                "{} on {} ({})",
+                sandbox.extension_id(),
+                sandbox.host(),
+                output::sentence(&environment.route.reason)
+            ),
+        ),
+    ];
+    for endpoint in &environment.endpoints {
+        lines.push((
+            "reach",
+            format!("{} at {}:{}", output::sentence(&endpoint.name), endpoint.host, endpoint.port),
+        ));
+    }
+    let labels: &BTreeMap<String, String> = &environment.labels;
+    if !labels.is_empty() {
+        let pairs: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        lines.push(("labels", output::sentence(&pairs.join(", "))));
+    }
+    if let Some(failure) = &environment.failure {
+        lines.push(("lost", format!("{}: {}", failure.step, output::sentence(&failure.reason))));
+    }
+    lines
+}
+
+/// What a sandbox's profile says goes before the settings; what is typed goes before both.
+pub fn over(settings: RunSettings, sandbox: &Sandbox) -> Result<RunSettings, CliError> {
+    let Some(environment) = sandbox.environment.as_deref() else { return Ok(settings) };
+    let needs = &environment.resources;
+    let memory = needs.memory.as_deref().map(parse_size).transpose()?;
+    let (network, allow_hosts) = match &environment.network {
+        NetworkNeed::None => (NetworkAccess::None, Vec::new()),
+        NetworkNeed::Host => (NetworkAccess::Host, Vec::new()),
+        NetworkNeed::Allow(hosts) => (NetworkAccess::None, hosts.clone()),
+    };
+    Ok(RunSettings {
+        isolation: match environment.isolation {
+            IsolationLevel::Files => Isolation::Files,
+            IsolationLevel::Standard | IsolationLevel::Container => Isolation::Standard,
+            IsolationLevel::Strict => Isolation::Strict,
+        },
+        network,
+        allow_hosts,
+        memory: memory.or(settings.memory),
+        pids: needs.pids.or(settings.pids),
+        cpus: needs.cpus.or(settings.cpus),
+        ..settings
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn labels_are_words() {
+        assert_eq!(label("team=blue").unwrap(), ("team".to_owned(), "blue".to_owned()));
+        assert_eq!(label("team=").unwrap().1, "");
+        for bad in ["team", "=blue", "a b=c", "a=b,c", "a=\"b\"", "a=b\n"] {
+            assert_eq!(label(bad).unwrap_err().exit, 2, "{bad:?}");
+        }
+    }
+}
