@@ -45,12 +45,13 @@ class Provision(_Keyed):
 
 @dataclass(frozen=True)
 class Handle(_Keyed):
-    """What was made: enough to find it again in another process. `exec` is what to put before a command so that it runs inside.
-    `version` is that of `data`, your own affair; the host knows the sandbox's id."""
+    """What was made: enough to find it again in another process. `exec` is what to put before a command so that it runs inside,
+    `exec_on_terminal` the same for one that has a terminal, where that makes a difference. `version` is that of `data`, your own affair; the host knows the sandbox's id."""
 
     data: Dict[str, Any] = field(default_factory=dict)
     version: int = 1
     exec: Sequence[str] = ()
+    exec_on_terminal: Sequence[str] = ()
     sandbox_id: str = ""
 
     _more = "data"
@@ -198,13 +199,17 @@ ARGUMENTS: Dict[str, List[Callable[[Json, bytes], Any]]] = {
 
 def _provisioned(value: Any) -> Answer:
     fields = _fields(value, Handle, "the result")
-    words = fields.get("exec", ())
-    if isinstance(words, (str, bytes)) or not all(isinstance(word, str) for word in words):
-        raise _wrong("exec", words, "a list of words")
+    prefixes = {name: _words(name, fields.get(name, ())) for name in ("exec", "exec_on_terminal")}
     if type(fields["version"]) is not int or fields["version"] < 0:
         raise _wrong("version", fields["version"], "a number")
     given = {name: part for name, part in fields.items() if part != ""}
-    return Answer({**given, "exec": list(words)})
+    return Answer({**given, **prefixes})
+
+
+def _words(name: str, words: Any) -> List[str]:
+    if isinstance(words, (str, bytes)) or not all(isinstance(word, str) for word in words):
+        raise _wrong(name, words, "a list of words")
+    return list(words)
 
 
 def _endpoint(value: Any, where: str) -> Json:

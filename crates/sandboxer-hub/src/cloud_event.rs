@@ -1,7 +1,7 @@
 //! An event as the hub gets it: CloudEvents 1.0 in structured mode.
 
 use jiff::Timestamp;
-use sandboxer_core::environment::LifecycleEvent;
+use sandboxer_core::environment::{Identity, LifecycleEvent};
 use sandboxer_core::service::Consumer;
 use serde::Serialize;
 
@@ -37,6 +37,8 @@ struct Data<'a> {
     actor_type: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
+    #[serde(flatten)]
+    identity: &'a Identity,
 }
 
 impl<'a> CloudEvent<'a> {
@@ -69,6 +71,7 @@ impl<'a> Data<'a> {
             consumer: &event.consumer,
             actor_type: &event.consumer.actor_type,
             reason: event.reason.as_deref(),
+            identity: &event.identity,
         }
     }
 }
@@ -95,17 +98,26 @@ pub(crate) fn example(seq: u64, kind: &str) -> LifecycleEvent {
         host: "local".into(),
         consumer: Consumer { actor_type: "agt".into(), project: "shop".into() },
         reason: None,
+        identity: Identity::default(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use sandboxer_core::environment::Endpoint;
+
     use super::*;
 
     #[test]
     fn it_has_what_the_specification_asks_for() {
-        let event = LifecycleEvent { reason: Some("provision: no room".into()), ..example(7, "failed") };
+        let identity = Identity {
+            labels: [("team".to_owned(), "blue".to_owned())].into(),
+            endpoints: vec![Endpoint { name: "80/tcp".into(), host: "127.0.0.1".into(), port: 8080 }],
+            credentials: vec!["env:NPM_TOKEN".into()],
+        };
+        let reason = Some("provision: no room".into());
+        let event = LifecycleEvent { reason, identity, ..example(7, "failed") };
         let json = serde_json::to_value(CloudEvent::new(&event, "urn:sandboxer:here")).unwrap();
         let expected = serde_json::json!({
             "specversion": "1.0",
@@ -121,6 +133,9 @@ mod tests {
                 "profile_id": "profile.local", "extension_id": "ext.local", "host": "local",
                 "consumer": {"actor_type": "agt", "project": "shop"}, "actor_type": "agt",
                 "reason": "provision: no room",
+                "labels": {"team": "blue"},
+                "endpoints": [{"name": "80/tcp", "host": "127.0.0.1", "port": 8080}],
+                "credentials": ["env:NPM_TOKEN"],
             },
         });
         assert_eq!(json, expected);

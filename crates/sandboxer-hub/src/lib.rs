@@ -24,7 +24,7 @@ pub use journal::LastFailure;
 pub use token::{Secret, Token};
 
 /// Under this name the store remembers how far the hub has heard.
-pub const SUBSCRIBER: &str = "hub";
+pub const SUBSCRIBER: &str = sandboxer_core::environment::HUB;
 
 /// What is to be told, to whom.
 #[derive(Clone, Debug, Serialize, Deserialize)]

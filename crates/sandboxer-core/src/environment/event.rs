@@ -1,10 +1,16 @@
 //! What is told of a sandbox's life.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::{Endpoint, Environment};
 use crate::model::SandboxId;
 use crate::service::Consumer;
+
+/// The subscriber that the State Hub is, where there is one.
+pub const HUB: &str = "hub";
 
 /// The version of an event's data.
 pub const EVENT_FORMAT: u32 = 1;
@@ -35,4 +41,32 @@ pub struct LifecycleEvent {
     /// Why, where there is a reason: of a failure, the step and what went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What it is known by besides its id.
+    #[serde(flatten)]
+    pub identity: Identity,
+}
+
+/// What a sandbox registers with a hub, besides its id.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Words of the caller's.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Where it is reached, as long as it is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub endpoints: Vec<Endpoint>,
+    /// Where its credentials are, such as `env:NPM_TOKEN`. Never what they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub credentials: Vec<String>,
+}
+
+impl Identity {
+    /// Of a sandbox with this environment.
+    pub fn of(environment: Option<&Environment>) -> Self {
+        environment.map_or_else(Self::default, |environment| Self {
+            labels: environment.labels.clone(),
+            endpoints: environment.endpoints.clone(),
+            credentials: environment.setup.secret_refs.clone(),
+        })
+    }
 }

@@ -23,7 +23,7 @@ pub use catalogue::Catalogue;
 pub use documents::{
     SandboxCreateRequest, SandboxStatus, StatusEnvironment, StatusFailure, StatusResource, StatusWorkspace,
 };
-pub use event::{EVENT_FORMAT, LifecycleEvent};
+pub use event::{EVENT_FORMAT, HUB, Identity, LifecycleEvent};
 pub use extension::{
     ExtensionCapabilities, ExtensionDefinition, Pricing, PricingModel, Provider, WorkspaceAccess,
 };

@@ -239,7 +239,7 @@ impl Placement {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Reachability {
-    /// Ports that are published on the host's loopback.
+    /// Ports that are reached from this machine; the endpoints of an environment say where.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<u16>,
 }

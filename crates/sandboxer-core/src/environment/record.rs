@@ -83,6 +83,9 @@ pub struct Handle {
     /// What to put before a command so that it runs inside; empty where commands run in namespaces of this machine, or not at all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exec: Vec<String>,
+    /// The same for a command that has a terminal; empty where that makes no difference.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exec_on_terminal: Vec<String>,
 }
 
 /// One way in.

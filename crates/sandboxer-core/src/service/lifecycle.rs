@@ -224,8 +224,11 @@ impl SandboxManager {
         let mut report = self.end_expired(|_| true, uncommitted, dry_run)?;
         report.failed.extend(failed);
         self.remove_orphans(None, dry_run, &mut report)?;
+        report.environments = self.reconcile_used(dry_run)?;
+        report.failed.append(&mut report.environments.failed);
         if !dry_run {
             self.keep_within_budget(None)?;
+            self.forget_old_events()?;
         }
         Ok(report)
     }

@@ -1,8 +1,14 @@
 //! What was told of sandboxes' lives.
 
+use jiff::SignedDuration;
+
 use super::{Sandbox, SandboxManager};
 use crate::Result;
-use crate::environment::LifecycleEvent;
+use crate::environment::{HUB, LifecycleEvent};
+use crate::store::now;
+
+/// For how long events are kept; what a hub has not heard is kept until it has.
+const KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 impl SandboxManager {
     /// The newest `limit` events of one sandbox or of all, oldest of them first.
@@ -13,6 +19,12 @@ impl SandboxManager {
     /// Events after the place `seq`, oldest first.
     pub fn events_after(&self, seq: u64, of: Option<&Sandbox>, limit: usize) -> Result<Vec<LifecycleEvent>> {
         self.store.events_after(seq, of.map(|sandbox| &sandbox.id), limit)
+    }
+
+    /// Removes events that are old and that nobody waits for.
+    pub(super) fn forget_old_events(&self) -> Result<()> {
+        let hub = self.parts.settings.events.hub.as_ref().map(|_| HUB);
+        self.store.forget_events(now() - KEPT, hub).map(drop)
     }
 
     /// The place of the newest event; 0 where there is none.

@@ -214,6 +214,8 @@ pub struct ReconcileReport {
     pub lost: Vec<SandboxId>,
     /// How many are as they should be.
     pub sound: usize,
+    /// Extensions that cannot be asked now, and that never made anything for this state directory.
+    pub unasked: Vec<String>,
     /// What could not be looked at or removed, and why.
     pub failed: Vec<String>,
 }
@@ -412,6 +414,8 @@ pub struct GcReport {
     pub kept: Vec<SandboxId>,
     /// Directories that no sandbox owned.
     pub removed: Vec<PathBuf>,
+    /// What extensions had made that nobody owned, and environments that were gone.
+    pub environments: ReconcileReport,
     /// What could not be removed, and why.
     pub failed: Vec<String>,
 }

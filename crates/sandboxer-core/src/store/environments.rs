@@ -14,6 +14,15 @@ impl Store {
         self.write("remember an environment", |t| set_environment(t, id, environment))
     }
 
+    /// Every extension that an environment was ever asked of.
+    pub fn used_extensions(&self) -> Result<Vec<String>> {
+        self.read("read the extensions in use", |c| {
+            let sql = "SELECT DISTINCT environment ->> '$.route.extension_id' FROM sandboxes
+                       WHERE environment IS NOT NULL";
+            c.prepare_cached(sql)?.query_map([], |row| row.get(0))?.collect()
+        })
+    }
+
     /// Remembers that an environment was lost, or found again, with the event that tells of it, in one.
     pub fn tell_of_environment(
         &self,

@@ -10,7 +10,7 @@ use ulid::Ulid;
 use super::Store;
 use super::convert::{from_json, now, optional_json, optional_time, to_json};
 use crate::Result;
-use crate::environment::{DEFAULT_PROFILE, Environment, LOCAL_HOST, LifecycleEvent};
+use crate::environment::{DEFAULT_PROFILE, Environment, Identity, LOCAL_HOST, LifecycleEvent};
 use crate::model::SandboxId;
 
 /// What every event says of its sandbox, as that is in the store.
@@ -59,6 +59,7 @@ fn event(id: &SandboxId, kind: &str, reason: Option<&str>, subject: Subject) -> 
         host: route.map_or(LOCAL_HOST, |r| &r.host).to_owned(),
         consumer: subject.consumer,
         reason: reason.map(str::to_owned).or_else(|| failure.map(|f| format!("{}: {}", f.step, f.reason))),
+        identity: Identity::of(subject.environment.as_ref()),
     }
 }
 
@@ -136,12 +137,13 @@ impl Store {
         })
     }
 
-    /// Removes events older than `before` that every subscriber has heard; says how many.
-    pub fn forget_events(&self, before: Timestamp) -> Result<usize> {
+    /// Removes events older than `before` that `subscriber` has heard, where there is one; says how many. Nobody else is waited for: one that
+    /// is not configured any more would keep them for ever.
+    pub fn forget_events(&self, before: Timestamp, subscriber: Option<&str>) -> Result<usize> {
+        let heard = subscriber.map_or(Ok(i64::MAX as u64), |subscriber| self.heard(subscriber))?;
         self.write("forget events", |t| {
-            let sql = "DELETE FROM events WHERE at < ?1
-                       AND seq <= (SELECT coalesce(min(delivered), 9223372036854775807) FROM subscribers)";
-            t.execute(sql, [before.as_microsecond()])
+            let sql = "DELETE FROM events WHERE at < ?1 AND seq <= ?2";
+            t.execute(sql, params![before.as_microsecond(), heard as i64])
         })
     }
 }

@@ -106,11 +106,19 @@ impl Engine {
         self.ask(&["--version"], &Bounds { deadline: GREETING, output: ANSWER, cancel: None })
     }
 
-    /// docker where it is installed, else podman; docker where neither is, so that somebody says so.
+    /// The one that is installed; of both, docker where it answers, else podman; docker where neither is, so that somebody says so.
     pub fn installed(host: Option<&str>) -> Self {
         let named = |program: &str| Self { program: program.to_owned(), host: host.map(str::to_owned) };
-        let found = ["docker", "podman"].into_iter().map(named).find(Self::is_there);
-        found.unwrap_or_else(|| named("docker"))
+        let (docker, podman) = (named("docker"), named("podman"));
+        Self::the_better(docker, podman)
+    }
+
+    fn the_better(first: Self, second: Self) -> Self {
+        match (first.is_there(), second.is_there()) {
+            (false, true) => second,
+            (true, true) if first.health() != Health::Healthy && second.health() == Health::Healthy => second,
+            _ => first,
+        }
     }
 }
 
@@ -139,6 +147,16 @@ mod tests {
         assert_eq!(engine("/opt/podman/docker").kind(), Kind::Docker);
         assert_eq!(engine("podman").prefix(), ["podman", "--url", "unix:///s"]);
         assert_eq!(engine("docker").prefix(), ["docker", "--host", "unix:///s"]);
+    }
+
+    #[test]
+    fn one_that_answers_is_better() {
+        let better = |first: &str, second: &str| Engine::the_better(engine(first), engine(second)).program;
+        assert_eq!(better("/no/docker", "/bin/true"), "/bin/true");
+        assert_eq!(better("/bin/true", "/no/podman"), "/bin/true");
+        assert_eq!(better("/bin/false", "/bin/true"), "/bin/true");
+        assert_eq!(better("/bin/false", "/bin/false"), "/bin/false");
+        assert_eq!(better("/no/docker", "/no/podman"), "/no/docker");
     }
 
     #[test]

@@ -42,12 +42,15 @@ fn handle(extension: &ContainerExtension, request: &Provision, plan: &Plan, cont
         ports: request.reachability.ports.clone(),
         on_host: request.network == NetworkNeed::Host,
     };
-    let inside = ["exec", "-i", &plan.name].map(str::to_owned);
+    let inside = |flag: &str| {
+        engine.prefix().into_iter().chain(["exec", flag, &plan.name].map(str::to_owned)).collect()
+    };
     Handle {
         version: VERSION,
         sandbox_id: request.sandbox_id.clone(),
         data: json!(made),
-        exec: engine.prefix().into_iter().chain(inside).collect(),
+        exec: inside("-i"),
+        exec_on_terminal: inside("-it"),
     }
 }
 

@@ -4,8 +4,7 @@
 //! [`options`] become the arguments of one `run` ([`arguments`], [`mounts`]), which takes away everything that was not asked for. Whatever is
 //! made carries [`labels`], by which it is [`found`] again without a handle: after a crash, by another process.
 //!
-//! The way into a container is [`Handle::exec`](sandboxer_core::environment::Handle): `docker exec -i NAME`, and the command after it. Who
-//! has a terminal to offer puts `-t` before the name.
+//! The way into a container is [`Handle::exec`](sandboxer_core::environment::Handle): `docker exec -i NAME`, and the command after it.
 
 mod arguments;
 mod call;

@@ -53,7 +53,13 @@ pub(super) fn definition(options: Value) -> ExtensionDefinition {
 }
 
 fn handle(version: u32, data: Value) -> Handle {
-    Handle { version, sandbox_id: SandboxId::from_string("sbx_1"), data, exec: Vec::new() }
+    Handle {
+        version,
+        sandbox_id: SandboxId::from_string("sbx_1"),
+        data,
+        exec: Vec::new(),
+        exec_on_terminal: Vec::new(),
+    }
 }
 
 #[test]

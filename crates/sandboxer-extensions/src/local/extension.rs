@@ -66,6 +66,7 @@ impl EnvironmentExtension for LocalExtension {
             sandbox_id: request.sandbox_id.clone(),
             data: json!({}),
             exec: Vec::new(),
+            exec_on_terminal: Vec::new(),
         })
     }
 

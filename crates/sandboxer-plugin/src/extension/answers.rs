@@ -26,6 +26,8 @@ struct Provisioned {
     data: Value,
     #[serde(default)]
     exec: Vec<String>,
+    #[serde(default)]
+    exec_on_terminal: Vec<String>,
 }
 
 fn first() -> u32 {
@@ -48,10 +50,11 @@ pub(super) fn handle(said: &RawValue, sandbox: &SandboxId) -> Read<Handle> {
     if let Some(other) = made.sandbox_id.filter(|id| id != sandbox) {
         return Err(format!("it is about {other}, which nobody asked for"));
     }
-    if made.exec.iter().any(|word| word.contains('\0')) {
+    if made.exec.iter().chain(&made.exec_on_terminal).any(|word| word.contains('\0')) {
         return Err("a word of `exec` has a NUL in it".to_owned());
     }
-    Ok(Handle { version: made.version, sandbox_id: sandbox.clone(), data: made.data, exec: made.exec })
+    let Provisioned { version, data, exec, exec_on_terminal, .. } = made;
+    Ok(Handle { version, sandbox_id: sandbox.clone(), data, exec, exec_on_terminal })
 }
 
 /// Nothing said is ready, too.

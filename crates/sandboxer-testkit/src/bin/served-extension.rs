@@ -44,7 +44,7 @@ impl EnvironmentExtension for Directories {
         let place = self.place(&request.sandbox_id);
         std::fs::create_dir_all(&place).map_err(|error| Error::io("create directory", &place, error))?;
         let (sandbox_id, data) = (request.sandbox_id.clone(), json!({"place": place}));
-        Ok(Handle { version: 1, sandbox_id, data, exec: Vec::new() })
+        Ok(Handle { version: 1, sandbox_id, data, exec: Vec::new(), exec_on_terminal: Vec::new() })
     }
 
     fn wait_ready(&self, handle: &Handle, deadline: Duration, cancel: &CancelFlag) -> Result<Ready> {

@@ -2,22 +2,18 @@
 //! besides it.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 
 use sandboxer::wiring;
+use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::environment::{
-    Catalogue, ExtensionDefinition, Health, Host, Load, Provider, Surroundings,
+    Catalogue, ExtensionDefinition, ExtensionRegistry, Health, Host, Load, Surroundings,
 };
 use serde::Serialize;
 use serde_json::Value;
 
 use super::error::CliError;
 use super::output::{self, Ui, style};
-use super::places::is_on_search_path;
 use super::session::App;
-
-/// The engines that make containers.
-const ENGINES: [&str; 2] = ["docker", "podman"];
 
 /// An entry with where it was defined.
 #[derive(Serialize)]
@@ -90,31 +86,46 @@ impl App {
         Ok(wiring::catalogue(self.places.catalogue())?)
     }
 
+    /// What makes the extensions of the catalogue; none is started.
+    fn extensions(&self) -> ExtensionRegistry {
+        let program = std::env::current_exe().ok();
+        wiring::extensions(&self.places.home, program.as_deref(), &CancelFlag::default())
+    }
+
+    /// Each extension of the catalogue, and whether it can be used now.
+    pub fn extension_health(&self) -> Result<Vec<(String, Health)>, CliError> {
+        let (catalogue, extensions) = (self.catalogue()?, self.extensions());
+        Ok(catalogue.extensions().map(|known| (known.id.clone(), health(&extensions, known))).collect())
+    }
+
     /// What a route depends on besides the catalogue.
     pub fn nearby(&self) -> Result<Nearby, CliError> {
         // Nothing was ever made here: answer without opening a thing.
-        if !wiring::has_state(&self.places.home) {
-            return Ok(Nearby::default());
-        }
-        Ok(Nearby { loads: Load::by_host(&self.open()?.manager.list(false)?) })
+        let loads = match wiring::has_state(&self.places.home) {
+            true => Load::by_host(&self.open()?.manager.list(false)?),
+            false => BTreeMap::new(),
+        };
+        Ok(Nearby { loads, extensions: self.extensions() })
     }
 }
 
 /// This machine, and what its state knows of the others.
-#[derive(Default)]
 pub struct Nearby {
     loads: BTreeMap<String, Load>,
+    extensions: ExtensionRegistry,
+}
+
+/// One that cannot even be opened is not well.
+fn health(extensions: &ExtensionRegistry, definition: &ExtensionDefinition) -> Health {
+    match extensions.open(definition) {
+        Ok(extension) => extension.health(),
+        Err(error) => Health::Unhealthy(CliError::from(error).message),
+    }
 }
 
 impl Surroundings for Nearby {
     fn health(&self, extension: &ExtensionDefinition, _host: &Host) -> Health {
-        let engine = || ENGINES.iter().any(|engine| is_on_search_path(OsStr::new(engine)));
-        match &extension.provider {
-            Provider::Container if !engine() => {
-                Health::Undetected(format!("neither {} is installed", ENGINES.join(" nor ")))
-            }
-            Provider::Container | Provider::Local | Provider::Plugin { .. } => Health::Healthy,
-        }
+        health(&self.extensions, extension)
     }
 
     fn load(&self, host: &str) -> Load {
@@ -126,6 +137,8 @@ impl Surroundings for Nearby {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use serde_json::json;
+
+    use sandboxer_core::environment::Provider;
 
     use super::*;
 

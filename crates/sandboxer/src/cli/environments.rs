@@ -68,16 +68,15 @@ fn label(text: &str) -> Result<(String, String), CliError> {
 pub fn entering(sandbox: &Sandbox, command: &[OsString]) -> Result<Option<Vec<OsString>>, CliError> {
     let Some(environment) = sandbox.environment.as_deref() else { return Ok(None) };
     let Some(handle) = &environment.handle else { return without_handle(sandbox, environment) };
-    let Some((engine, rest)) = handle.exec.split_first() else { return Ok(None) };
-    let mut whole: Vec<OsString> = vec![engine.into()];
-    let mut rest = rest.iter();
-    whole.extend(rest.next().map(OsString::from));
-    if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
-        whole.push("-t".into());
+    let on_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let prefix = match on_terminal && !handle.exec_on_terminal.is_empty() {
+        true => &handle.exec_on_terminal,
+        false => &handle.exec,
+    };
+    if prefix.is_empty() {
+        return Ok(None);
     }
-    whole.extend(rest.map(OsString::from));
-    whole.extend(command.iter().cloned());
-    Ok(Some(whole))
+    Ok(Some(prefix.iter().map(OsString::from).chain(command.iter().cloned()).collect()))
 }
 
 fn without_handle<T>(sandbox: &Sandbox, environment: &Environment) -> Result<Option<T>, CliError> {
@@ -99,15 +98,7 @@ pub fn lines(sandbox: &Sandbox) -> Vec<(&'static str, String)> {
     let Some(environment) = sandbox.environment.as_deref() else { return Vec::new() };
     let mut lines = vec![
         ("profile", output::sentence(&environment.route.profile_id)),
-        (
-            "extension",
-            format!(
-                "{} on {} ({})",
-                sandbox.extension_id(),
-                sandbox.host(),
-                output::sentence(&environment.route.reason)
-            ),
-        ),
+        ("made by", output::sentence(&environment.route.reason)),
     ];
     for endpoint in &environment.endpoints {
         lines.push((

@@ -1,6 +1,6 @@
 //! What the store says compared with what extensions find, and either put right.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::steps::{failure, unmade};
@@ -11,13 +11,37 @@ use crate::service::manager::{SandboxManager, explain};
 use crate::service::{ReconcileReport, Sandbox};
 use crate::store::now;
 
+/// What is younger than this may be about to be written down.
+const GRACE: Duration = Duration::from_secs(600);
+
 impl SandboxManager {
     /// Looks at every extension that makes something that could be left behind. What carries our label and belongs to no sandbox is removed once it is
     /// older than `grace`: whoever makes it may be about to write it down. A sandbox whose environment is gone is told so. A dry run only says.
     pub fn reconcile(&self, grace: Duration, dry_run: bool) -> Result<ReconcileReport> {
+        self.reconcile_among(&self.used_extensions()?, grace, dry_run, |_| true)
+    }
+
+    /// The same with those extensions that ever made something for this state directory, after the usual grace: others may well be out of
+    /// order here, and nobody's concern.
+    pub(in crate::service) fn reconcile_used(&self, dry_run: bool) -> Result<ReconcileReport> {
+        let used = self.used_extensions()?;
+        self.reconcile_among(&used, GRACE, dry_run, |definition| used.contains(&definition.id))
+    }
+
+    fn used_extensions(&self) -> Result<HashSet<String>> {
+        Ok(self.store.used_extensions()?.into_iter().collect())
+    }
+
+    fn reconcile_among(
+        &self,
+        used: &HashSet<String>,
+        grace: Duration,
+        dry_run: bool,
+        wanted: impl Fn(&ExtensionDefinition) -> bool,
+    ) -> Result<ReconcileReport> {
         let mut report = ReconcileReport::default();
         // What is found is listed before the store is read: whatever is found had its row by then.
-        let found = self.find_all(&mut report)?;
+        let found = self.find_all(used, wanted, &mut report)?;
         let known: HashMap<String, Sandbox> =
             self.store.sandboxes(false)?.into_iter().map(|s| (s.id.as_str().to_owned(), s)).collect();
         for (definition, found) in &found {
@@ -30,15 +54,25 @@ impl SandboxManager {
     }
 
     /// What each extension finds; one that cannot be asked is told of, and nothing is concluded from its silence.
-    fn find_all(&self, report: &mut ReconcileReport) -> Result<Vec<(&ExtensionDefinition, Vec<Found>)>> {
+    fn find_all(
+        &self,
+        used: &HashSet<String>,
+        wanted: impl Fn(&ExtensionDefinition) -> bool,
+        report: &mut ReconcileReport,
+    ) -> Result<Vec<(&ExtensionDefinition, Vec<Found>)>> {
         let mut all = Vec::new();
         let environments = &self.parts.environments;
-        for definition in environments.known()?.extensions.values().filter(|d| d.provider != Provider::Local)
-        {
+        let wanted =
+            |definition: &&ExtensionDefinition| definition.provider != Provider::Local && wanted(definition);
+        for definition in environments.known()?.extensions.values().filter(wanted) {
             match environments.extension(&definition.id).and_then(|extension| found_by(&*extension)) {
                 Ok(Some(found)) => all.push((definition, found)),
                 Ok(None) => {}
-                Err(error) => report.failed.push(format!("{}: {}", definition.id, explain(&error))),
+                Err(error) => {
+                    let told = format!("{}: {}", definition.id, explain(&error));
+                    if used.contains(&definition.id) { &mut report.failed } else { &mut report.unasked }
+                        .push(told);
+                }
             }
         }
         Ok(all)

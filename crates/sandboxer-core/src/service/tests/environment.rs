@@ -37,7 +37,13 @@ impl EnvironmentExtension for FakeExtension {
         self.room.there.lock().unwrap().insert(request.sandbox_id.to_string());
         self.script.pass("provisioned", "env")?;
         let data = json!({"mounts": request.mounts.len()});
-        Ok(Handle { version: 1, sandbox_id: request.sandbox_id.clone(), data, exec: vec!["enter".into()] })
+        Ok(Handle {
+            version: 1,
+            sandbox_id: request.sandbox_id.clone(),
+            data,
+            exec: vec!["enter".into()],
+            exec_on_terminal: Vec::new(),
+        })
     }
 
     fn wait_ready(&self, _: &Handle, _: Duration, _: &CancelFlag) -> Result<Ready> {

@@ -2,6 +2,7 @@ use sandboxer::wiring;
 use sandboxer_core::service::{GcReport, Uncommitted};
 use serde::Serialize;
 
+use super::reconcile;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Ui, count};
 use crate::cli::session::App;
@@ -57,6 +58,7 @@ fn tell(ui: &mut Ui, report: &GcReport, dry_run: bool) -> Result<(), CliError> {
     for path in &report.removed {
         ui.line(format_args!("{verb} {}", output::name(path.as_os_str().as_encoded_bytes())))?;
     }
+    reconcile::tell_removed(ui, &report.environments, dry_run)?;
     ui.flush()?;
     for id in &report.kept {
         ui.note(format_args!("kept sandbox {id}: its time is over, and somebody is at work in it"));
@@ -67,7 +69,7 @@ fn tell(ui: &mut Ui, report: &GcReport, dry_run: bool) -> Result<(), CliError> {
     for failure in &report.failed {
         ui.warn(output::sentence(failure));
     }
-    let total = report.expired.len() + report.removed.len();
+    let total = report.expired.len() + report.removed.len() + report.environments.removed.len();
     ui.note(format_args!("{verb} {}", count(total, "thing")));
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::cli::{Outcome, exit};
 ///
 /// What carries the label of this state directory and belongs to no sandbox is removed, once it is older than the grace period. A sandbox whose environment
 /// is not there any more is told so: its work is kept, and `sandbox recreate` makes the environment again. An extension that cannot be asked
-/// is named, and nothing is concluded from its silence (exit 1).
+/// is named, and nothing is concluded from its silence; exit 1 where it has made something.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,7 +36,8 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     Ok(if report.failed.is_empty() { exit::OK } else { exit::ERROR })
 }
 
-fn tell(ui: &mut Ui, report: &ReconcileReport, dry_run: bool) -> Result<(), CliError> {
+/// What was removed, what was not, and what is lost.
+pub fn tell_removed(ui: &mut Ui, report: &ReconcileReport, dry_run: bool) -> Result<(), CliError> {
     let removed = if dry_run { "would remove" } else { "removed" };
     for item in &report.removed {
         ui.line(format_args!("{removed} {}", output::sentence(item)))?;
@@ -48,9 +49,18 @@ fn tell(ui: &mut Ui, report: &ReconcileReport, dry_run: bool) -> Result<(), CliE
         ui.line(format_args!("the environment of {id} is lost"))?;
         ui.next("make it again:", &format!("sandbox recreate {id}"));
     }
+    Ok(())
+}
+
+fn tell(ui: &mut Ui, report: &ReconcileReport, dry_run: bool) -> Result<(), CliError> {
+    tell_removed(ui, report, dry_run)?;
     for failure in &report.failed {
         ui.warn(output::sentence(failure));
     }
+    for unasked in &report.unasked {
+        ui.note(format_args!("not asked, and nothing here was made by it: {}", output::sentence(unasked)));
+    }
+    let removed = if dry_run { "to remove" } else { "removed" };
     let sound = output::count(report.sound, "environment");
     ui.line(format_args!(
         "{sound} as they should be, {} lost, {} {removed}",

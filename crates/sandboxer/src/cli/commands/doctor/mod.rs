@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use sandboxer::wiring::{self, Setup};
 use sandboxer_core::config::{DatabaseSettings, EventsSettings, KEYS, RunSettings, Settings};
+use sandboxer_core::environment::Health;
 use sandboxer_core::service::{Sandbox, SandboxManager};
 use sandboxer_strategies::git_worktree;
 use serde::Serialize;
@@ -46,6 +47,13 @@ struct StrategyHealth {
 }
 
 #[derive(Serialize)]
+struct ExtensionHealth {
+    extension: String,
+    healthy: bool,
+    reason: String,
+}
+
+#[derive(Serialize)]
 struct SettingReport {
     key: &'static str,
     value: String,
@@ -58,6 +66,7 @@ struct Report {
     checks: Vec<Check>,
     strategies: Vec<StrategyHealth>,
     containment: Vec<Check>,
+    extensions: Vec<ExtensionHealth>,
     settings: Vec<SettingReport>,
 }
 
@@ -79,12 +88,14 @@ fn examine(app: &App) -> Result<Report, CliError> {
     let mut checks = vec![state_place(app, home), state_content(app, &settings), config, kernel(), user()];
     checks.extend(project(app, &here));
     checks.push(hub::check(&app.places.home, &settings));
+    let (catalogue, extensions) = extensions(app);
+    checks.push(catalogue);
     let scratch = settings.scratch.as_deref().map_or(home, existing_ancestor);
     let strategies = strategies(&[scratch, &here]);
     let works = strategies.iter().any(|s| s.healthy && s.strategy != "none");
     let usable = checks.iter().all(|check| check.ok) && works;
     let containment = containment::checks();
-    Ok(Report { usable, checks, strategies, containment, settings: settings_report(&settings) })
+    Ok(Report { usable, checks, strategies, containment, extensions, settings: settings_report(&settings) })
 }
 
 fn check(about: &'static str, result: Result<String, String>) -> Check {
@@ -252,6 +263,26 @@ fn with_remedy(found: sandboxer_strategies::StrategyHealth) -> String {
     )
 }
 
+/// What makes environments, and whether it can now. None is needed for a sandbox of this machine's namespaces.
+fn extensions(app: &App) -> (Check, Vec<ExtensionHealth>) {
+    match app.extension_health() {
+        Ok(found) => {
+            let sentence = format!("read; {}", output::count(found.len(), "extension"));
+            (check("catalogue", Ok(sentence)), found.into_iter().map(extension_health).collect())
+        }
+        Err(error) => (check("catalogue", Err(told(&error))), Vec::new()),
+    }
+}
+
+fn extension_health((extension, health): (String, Health)) -> ExtensionHealth {
+    let (healthy, reason) = match health {
+        Health::Healthy => (true, "it can be used".to_owned()),
+        Health::Unhealthy(reason) => (false, reason),
+        Health::Undetected(reason) => (false, format!("not here: {reason}")),
+    };
+    ExtensionHealth { extension, healthy, reason }
+}
+
 fn settings_report(settings: &Settings) -> Vec<SettingReport> {
     let report = |name: &'static str| SettingReport {
         key: name,
@@ -334,6 +365,10 @@ fn show(ui: &mut Ui, report: &Report) -> Result<(), CliError> {
         ui.line(format_args!("{}  {strategy:<16} {way}in {place}: {reason}", mark(ui, health.healthy)))?;
     }
     report.containment.iter().try_for_each(|check| show_check(ui, check))?;
+    for health in &report.extensions {
+        let (extension, reason) = (output::name(&health.extension), output::sentence(&health.reason));
+        ui.line(format_args!("{}  {extension:<16} {reason}", mark(ui, health.healthy)))?;
+    }
     ui.line("")?;
     let row =
         |s: &SettingReport| vec![s.key.to_owned(), output::name(&s.value), output::sentence(&s.decided_by)];
