@@ -71,7 +71,7 @@ fn start(group: &Group, script: &str) -> Child {
 
 /// Waits for something that is bound to happen.
 fn wait_for(what: &str, happened: impl Fn() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(20);
+    let patience = Instant::now() + Duration::from_secs(90);
     while !happened() {
         assert!(Instant::now() < patience, "waited in vain for {what}");
         sleep(Duration::from_millis(2));

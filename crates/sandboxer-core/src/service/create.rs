@@ -209,7 +209,7 @@ impl SandboxManager {
         match self.store.reserve(&sandbox, naming, &operation, &in_the_way)? {
             Reservation::Made(name) => sandbox.name = name,
             Reservation::KeyTaken(holder) => {
-                self.wait_until_settled(&holder.id)?;
+                self.wait_for_maker(&holder.id)?;
                 return self.made_by_key(request);
             }
             Reservation::Overlaps(existing) => return self.settle(request, wanted, existing),
@@ -243,6 +243,19 @@ impl SandboxManager {
         check_same_way(request, only, wanted)?;
         let message = format!("plan {} has sandbox {} over this already", only.plan_id, only.name);
         Ok(Some(Created { sandbox: only.clone(), created: false, message }))
+    }
+
+    /// Waits for whoever makes that sandbox as long as they are at it: an environment may take minutes, and it is the answer to this request, too.
+    fn wait_for_maker(&self, id: &SandboxId) -> Result<()> {
+        loop {
+            match self.wait_until_settled(id) {
+                Err(Error::Busy { .. }) if SandboxLock::is_held(&self.sandbox_dir(id)) => {
+                    self.parts.cancel.check()?
+                }
+                settled => return settled,
+            }
+            std::thread::sleep(MAKER_POLL);
+        }
     }
 
     /// Waits for whoever makes or removes that sandbox; if they are dead, finishes for them.
