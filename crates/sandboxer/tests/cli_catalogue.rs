@@ -11,9 +11,24 @@ const FAR: &str = "id: far\naddress: ssh://me@far.example.com\nextensions: [ext.
 const CLOUD: &str = "\
 id: ext.cloud
 summary: Machines of somebody else's
-provider: {plugin: {module: cloud}}
+provider: {plugin: {module: cloud, class: Cloud, timeout: 60s}}
 capabilities: {isolation: [strict, container], network: [none, host], workspaces: transfer}
 pricing: {model: per-hour, amount: 0.5, currency: EUR}
+";
+
+/// It makes nothing, and is well unless a file says otherwise.
+const MODULE: &str = "
+import os
+from sandboxer_plugin import Health
+
+class Cloud:
+    def provision(self, request): ...
+    def wait_ready(self, handle, deadline_ms): ...
+    def teardown(self, sandbox_id, handle): ...
+    def inspect(self, sandbox_id): return []
+    def health(self):
+        is_sick = os.path.exists(os.path.join(os.path.dirname(__file__), 'sick'))
+        return Health('unhealthy', 'it rains') if is_sick else Health('healthy')
 ";
 
 const EUROPE: &str = "\
@@ -29,6 +44,7 @@ fn furnished() -> World {
     let world = World::new();
     world.file("user/.config/sandboxer/hosts/far.yaml", FAR);
     world.file("user/.config/sandboxer/extensions/cloud.yaml", CLOUD);
+    world.file("user/.config/sandboxer/extensions/cloud.py", MODULE);
     world.file("user/.config/sandboxer/profiles/europe.yaml", EUROPE);
     world
 }
@@ -80,13 +96,16 @@ fn a_route_says_why() {
     assert_eq!((&route["extension_id"], &route["host"]), (&"ext.local".into(), &"local".into()));
     assert_eq!(route["policy"], "explicit");
     assert!(route["reason"].as_str().unwrap().starts_with("ext.local on local: "));
+    assert!(!world.path("home").exists(), "asking makes nothing");
     let europe = world.ok(&["route", "--profile", "profile.europe"]);
     assert!(europe.starts_with("ext.cloud on far\n"), "{europe}");
     assert!(
         europe.contains("0.5 EUR an hour") && europe.contains("it is in none of the profile's regions"),
         "{europe}"
     );
-    assert!(!world.path("home").exists(), "asking makes nothing");
+    world.file("user/.config/sandboxer/extensions/sick", "");
+    let error = world.json_error(&["route", "--profile", "profile.europe"], 6);
+    assert_eq!(error["candidates"][0]["reason"], "it rains");
 }
 
 #[test]

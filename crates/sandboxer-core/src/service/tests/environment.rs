@@ -462,6 +462,39 @@ fn nothing_is_concluded_from_an_extension_that_does_not_answer() {
 }
 
 #[test]
+fn gc_asks_only_those_who_ever_made_something() {
+    let hosted = Hosted::new();
+    hosted.room.there.lock().unwrap().insert("sbx_unknown".into());
+    *hosted.room.sick.lock().unwrap() = Some("the daemon is down".into());
+    let manager = hosted.manager();
+    assert_eq!(manager.gc(Uncommitted::Park, false).unwrap(), GcReport::default(), "it has made nothing");
+    let report = manager.reconcile(Duration::ZERO, false).unwrap();
+    assert!(report.failed.is_empty() && report.unasked[0].contains("the daemon is down"), "{report:?}");
+    *hosted.room.sick.lock().unwrap() = None;
+    let (manager, target) = hosted.made();
+    hosted.room.there.lock().unwrap().remove(target.sandbox.id.as_str());
+    let report = manager.gc(Uncommitted::Park, false).unwrap().environments;
+    assert_eq!((&report.lost[..], report.young.len()), (&[target.sandbox.id.clone()][..], 1), "{report:?}");
+    assert_eq!(kinds(&manager, &target.sandbox).last().unwrap(), "lost");
+    *hosted.room.sick.lock().unwrap() = Some("the daemon is down".into());
+    assert!(manager.gc(Uncommitted::Park, false).unwrap().failed[0].contains("the daemon is down"));
+}
+
+#[test]
+fn events_tell_what_a_sandbox_is_known_by() {
+    let hosted = Hosted::new();
+    let (manager, target) = hosted.made();
+    let told = manager.latest_events(Some(&target.sandbox), 1).unwrap();
+    let identity = &told[0].identity;
+    assert_eq!(
+        (identity.endpoints[0].port, &identity.credentials[..]),
+        (8080, &["env:TOKEN".to_owned()][..])
+    );
+    let first = manager.events_after(0, Some(&target.sandbox), 1).unwrap();
+    assert!(first[0].identity.endpoints.is_empty(), "it was reached nowhere then");
+}
+
+#[test]
 fn a_time_to_live_is_extended_from_now() {
     let hosted = Hosted::new();
     let manager = hosted.manager();
