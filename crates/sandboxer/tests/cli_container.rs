@@ -75,7 +75,12 @@ fn a_life_in_a_container() {
         world.text("project/hello.txt")
     );
     assert_eq!(world.run(&["exec", "box", "--", "sh", "-c", "exit 7"]).code, 7);
-    world.ok(&["exec", "box", "--", "sh", "-c", "echo new > /srv/code/new; echo gone > /tmp/x"]);
+    world.ok(&["exec", "box", "--", "sh", "-c", "echo new > new; echo gone > /tmp/x"]);
+    assert_eq!(world.ok(&["exec", "box", "-w", "src", "--", "ls"]), "main.rs\n");
+    let ran: Value = serde_json::from_str(&world.ok(&["exec", "box", "--json", "--", "true"])).unwrap();
+    assert_eq!((&ran["isolation"], &ran["network"]), (&json!("container"), &json!("none")));
+    let refused = world.run(&["exec", "box", "--network", "host", "--", "true"]);
+    assert!(refused.stderr.contains("are held by ext.container"), "{}", refused.stderr);
     assert_eq!(world.ok(&["diff", "box"]), "A new\n");
     world.ok(&["commit", "box"]);
     assert_eq!(world.text("project/new"), "new\n");
@@ -105,9 +110,9 @@ fn a_container_that_somebody_removes_is_lost_and_made_again() {
 fn a_terminal_reaches_into_it() {
     let Some(harbour) = Harbour::new() else { return };
     harbour.create(&[]);
-    let script = "test -t 0 && test -t 1 && echo on-a-term''inal; exit 3";
-    let mut terminal = Terminal::start(&harbour.world, &["exec", "box", "--", "sh", "-c", script], "true");
-    terminal.expect("on-a-terminal");
+    let mut terminal = Terminal::start(&harbour.world, &["shell", "box"], "true");
+    terminal.press("test -t 0 && test -t 1 && cat hello.txt; exit 3\n");
+    terminal.expect("world");
     assert_eq!(terminal.finish().0, Some(3));
     harbour.world.ok(&["destroy", "box", "--discard"]);
 }

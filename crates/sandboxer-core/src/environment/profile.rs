@@ -103,6 +103,18 @@ pub enum IsolationLevel {
     Container,
 }
 
+impl IsolationLevel {
+    /// The word that it has in files.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Files => "files",
+            Self::Standard => "standard",
+            Self::Strict => "strict",
+            Self::Container => "container",
+        }
+    }
+}
+
 /// What of the network is reached from inside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -103,7 +103,7 @@ impl fmt::Display for Obstacle<'_> {
             Self::Bound(id) => write!(f, "the profile names {id}"),
             Self::NotAmong => f.write_str("the profile does not list this extension"),
             Self::NotThere => f.write_str("the host does not list this extension"),
-            Self::Isolation(level) => write!(f, "it has no isolation {}", word(*level)),
+            Self::Isolation(level) => write!(f, "it has no isolation {}", level.as_str()),
             Self::Network(need) => write!(f, "it has no network {need}"),
             Self::Ports => f.write_str("it publishes no ports"),
             Self::Limits => f.write_str("it enforces no limits"),
@@ -123,15 +123,6 @@ impl fmt::Display for Obstacle<'_> {
             }
             Self::Health(reason) => f.write_str(reason),
         }
-    }
-}
-
-fn word(level: IsolationLevel) -> &'static str {
-    match level {
-        IsolationLevel::Files => "files",
-        IsolationLevel::Standard => "standard",
-        IsolationLevel::Strict => "strict",
-        IsolationLevel::Container => "container",
     }
 }
 

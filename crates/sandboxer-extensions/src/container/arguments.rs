@@ -50,6 +50,7 @@ pub(super) fn plan(
     flags.extend(networking(request, &name)?);
     flags.extend(identity(request, wanted, kind, user));
     flags.extend(mounts::flags(&request.mounts)?);
+    flags.extend(request.mounts.first().map(|mount| format!("--workdir={}", mount.at.display())));
     flags.extend(labels);
     let tail = tail(wanted);
     let configuration = digest_of(&flags.iter().chain(&tail).cloned().collect::<Vec<_>>());

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 
 use sandboxer_core::config::{Isolation, NetworkAccess, RunSettings, parse_size};
 use sandboxer_core::environment::{Environment, IsolationLevel, NetworkNeed, RouteQuestion, route};
 use sandboxer_core::service::{EnvironmentRequest, Sandbox};
 
+use super::contain::{Asked, Work};
 use super::error::{CliError, Kind};
 use super::output;
 use super::session::App;
@@ -64,8 +66,18 @@ fn label(text: &str) -> Result<(String, String), CliError> {
     }
 }
 
+/// Goes to the directory that is its first argument, and runs the others.
+const CHANGE_DIRECTORY: &str = r#"cd "$0" && exec "$@""#;
+
+/// Whether commands run in an environment of an extension's own.
+pub fn is_elsewhere(sandbox: &Sandbox) -> bool {
+    let handle = sandbox.environment.as_deref().and_then(|environment| environment.handle.as_ref());
+    handle.is_some_and(|handle| !handle.exec.is_empty())
+}
+
 /// What to run so that `command` runs in the sandbox's environment; `None` where commands run in namespaces of this machine.
-pub fn entering(sandbox: &Sandbox, command: &[OsString]) -> Result<Option<Vec<OsString>>, CliError> {
+pub fn entering(work: &Work<'_>) -> Result<Option<Vec<OsString>>, CliError> {
+    let sandbox = &work.target.sandbox;
     let Some(environment) = sandbox.environment.as_deref() else { return Ok(None) };
     let Some(handle) = &environment.handle else { return without_handle(sandbox, environment) };
     let on_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
@@ -76,7 +88,41 @@ pub fn entering(sandbox: &Sandbox, command: &[OsString]) -> Result<Option<Vec<Os
     if prefix.is_empty() {
         return Ok(None);
     }
-    Ok(Some(prefix.iter().map(OsString::from).chain(command.iter().cloned()).collect()))
+    refuse_flags(work)?;
+    let mut whole: Vec<OsString> = prefix.iter().map(OsString::from).collect();
+    if let Some(place) = place(work, environment) {
+        whole.extend(["sh", "-c", CHANGE_DIRECTORY].map(OsString::from));
+        whole.push(place.into());
+    }
+    whole.extend(work.command.iter().cloned());
+    Ok(Some(whole))
+}
+
+/// What holds a command in there was settled when it was made, by its profile.
+fn refuse_flags(work: &Work<'_>) -> Result<(), CliError> {
+    if *work.asked == Asked::default() {
+        return Ok(());
+    }
+    let sandbox = &work.target.sandbox;
+    let message = format!(
+        "commands in {} are held by {}: flags on isolation, network, limits and variables do not reach there",
+        output::name(&sandbox.name),
+        output::name(sandbox.extension_id())
+    );
+    Err(CliError::usage(message)
+        .hint("the profile says what holds; variables: `sandbox exec ID -- env NAME=VALUE CMD`"))
+}
+
+/// Where to go first, if it is not where the environment begins: in its first workspace.
+fn place(work: &Work<'_>, environment: &Environment) -> Option<PathBuf> {
+    let is_first =
+        work.target.sandbox.workspaces.first().is_some_and(|first| first.name == work.workspace.name);
+    if work.directory.is_none() && is_first {
+        return None;
+    }
+    let at = environment.mounts.get(&work.workspace.name).cloned();
+    let at = at.or_else(|| work.workspace.resource.path().map(Path::to_path_buf))?;
+    Some(work.directory.map_or_else(|| at.clone(), |below| at.join(below)))
 }
 
 fn without_handle<T>(sandbox: &Sandbox, environment: &Environment) -> Result<Option<T>, CliError> {

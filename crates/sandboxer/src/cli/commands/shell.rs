@@ -1,10 +1,13 @@
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 
+use sandboxer_core::service::Target;
+
 use super::TargetArg;
 use super::exec::{Entered, ours};
 use crate::cli::Outcome;
 use crate::cli::contain::{Begun, ContainArgs, told};
+use crate::cli::environments;
 use crate::cli::error::CliError;
 use crate::cli::output;
 use crate::cli::session::App;
@@ -41,10 +44,13 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         };
         ui(&format!("in sandbox {name}, at {path}, with {held}; leave with `exit`"));
     };
-    entered.work(app, &asked, &[shell()], None, say)
+    entered.work(app, &asked, &[shell(entered.target())], None, say)
 }
 
-/// The user's shell, or one that is everywhere.
-fn shell() -> OsString {
+/// The user's shell, or one that is everywhere: as in an environment that has its own programs.
+fn shell(target: &Target) -> OsString {
+    if environments::is_elsewhere(&target.sandbox) {
+        return "/bin/sh".into();
+    }
     std::env::var_os("SHELL").filter(|shell| !shell.is_empty()).unwrap_or_else(|| "/bin/sh".into())
 }

@@ -209,7 +209,7 @@ impl ContainedDocument {
     pub fn new(done: &Done) -> Self {
         let report = done.ended.report.as_deref();
         Self {
-            isolation: done.isolation.as_str(),
+            isolation: done.isolation,
             network: done.network.clone(),
             ended: done.ended.word(),
             resources: report.map(|report| Resources {

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use sandboxer_core::config::{Isolation, RunSettings};
+use sandboxer_core::environment::NetworkNeed;
 use sandboxer_core::service::{Target, Workspace};
 use sandboxer_core::types::is_url;
 use sandboxer_extensions::local::{Attached, Called, Limits, Network, Ready};
@@ -55,8 +56,8 @@ pub enum Begun<'a> {
 
 /// What came of it.
 pub struct Done {
-    /// How much was kept from it.
-    pub isolation: Isolation,
+    /// How much was kept from it, in a word.
+    pub isolation: &'static str,
     /// What it could reach.
     pub network: Network,
     /// What it might use.
@@ -70,7 +71,7 @@ pub struct Done {
 impl Work<'_> {
     /// Runs the command and waits for its end. `begin` hears what holds it before it starts.
     pub fn run(&self, begin: impl FnOnce(Begun)) -> Result<Done, CliError> {
-        if let Some(entering) = environments::entering(&self.target.sandbox, self.command)? {
+        if let Some(entering) = environments::entering(self)? {
             return self.entered(&entering);
         }
         let ways = databases::ways(&self.session.manager, self.target)?;
@@ -119,7 +120,7 @@ impl Work<'_> {
         let ended = command::run(attached, &job)?;
         let events = self.events_since(since, &ended)?;
         let limits = Limits { timeout: timeout.or(spec.limits.timeout), ..spec.limits };
-        Ok(Done { isolation: spec.isolation, network: spec.network, limits, ended, events })
+        Ok(Done { isolation: spec.isolation.as_str(), network: spec.network, limits, ended, events })
     }
 
     fn events_since(&self, since: u64, ended: &Ended) -> Result<Vec<Event>, CliError> {
@@ -141,9 +142,10 @@ impl Work<'_> {
             variables: Vec::new(),
             output_to_stderr: self.output_to_stderr,
         })?;
+        let environment = self.target.sandbox.environment.as_deref();
         Ok(Done {
-            isolation: Isolation::Standard,
-            network: Network::None,
+            isolation: environment.map_or(Isolation::Standard.as_str(), |known| known.isolation.as_str()),
+            network: environment.map_or(Network::None, |known| reached(&known.network)),
             limits: Limits::default(),
             ended: ended.into(),
             events: Vec::new(),
@@ -173,12 +175,21 @@ impl Work<'_> {
             output_to_stderr: self.output_to_stderr,
         })?;
         Ok(Done {
-            isolation: Isolation::Files,
+            isolation: Isolation::Files.as_str(),
             network: Network::Host,
             limits: Limits::default(),
             ended: ended.into(),
             events: Vec::new(),
         })
+    }
+}
+
+/// What a command reaches in an environment that was made so.
+fn reached(network: &NetworkNeed) -> Network {
+    match network {
+        NetworkNeed::None => Network::None,
+        NetworkNeed::Host => Network::Host,
+        NetworkNeed::Allow(hosts) => Network::Allow(hosts.clone()),
     }
 }
 
