@@ -68,21 +68,25 @@ fn clients(host: &str) -> usize {
     lines.filter(|line| is_client(line)).count()
 }
 
+fn destroy_all(hosted: &Hosted) {
+    hosted.open().iter().for_each(|id| drop(hosted.cli.ok(&["destroy", "--discard", id])));
+}
+
 #[test]
 fn a_killed_create_leaves_a_container_that_works_or_none() {
     let docker = match Docker::start() {
         Ok(docker) => docker,
         Err(reason) => return skip(&reason),
     };
-    let began = Instant::now();
     let first = Hosted::new(&catalogue(&docker));
-    let made = first.create(PROFILE);
+    let began = Instant::now();
+    first.cli.ok(&first.create_arguments(PROFILE, &[]));
     let time = began.elapsed();
     first.check(&there(&docker), "an undisturbed create");
     first.cli.ok(&RECONCILE);
     first.check(&there(&docker), "one thing of two does not run, and that is as it should be");
-    first.cli.ok(&["destroy", "--discard", &made.id]);
-    let moments: u32 = if full() { 40 } else { 8 };
+    destroy_all(&first);
+    let moments: u32 = if full() { 40 } else { 6 };
     for moment in 0..moments {
         let (hosted, context) =
             (Hosted::new(&catalogue(&docker)), format!("killed at {moment} of {moments}"));
@@ -94,8 +98,9 @@ fn a_killed_create_leaves_a_container_that_works_or_none() {
         hosted.cli.ok(&["list"]);
         hosted.cli.ok(&RECONCILE);
         hosted.check(&there(&docker), &context);
+        println!("{context}: {:?}", hosted.rows().iter().map(|row| &row.state).collect::<Vec<_>>());
         hosted.cli.ok(&hosted.create_arguments(PROFILE, &[]));
-        hosted.open().iter().for_each(|id| drop(hosted.cli.ok(&["destroy", "--discard", id])));
+        destroy_all(&hosted);
         hosted.check(&there(&docker), &context);
         assert!(there(&docker).is_empty(), "{context}");
     }

@@ -10,6 +10,7 @@ use super::commit::{TWO_PHASE, did_something, logged_as, undone_by};
 use super::commit_log::commit_end;
 use super::content::combined_digest;
 use super::lifecycle::end_with_sandbox;
+use super::lock::SandboxLock;
 use super::manager::{SandboxManager, counted, explain};
 use super::pieces::{named, pieces_of};
 use super::{GcReport, Operation, PerWorkspace, Recovered, Sandbox, SandboxState, Target};
@@ -20,9 +21,31 @@ use crate::{Error, Result};
 impl SandboxManager {
     /// Puts right what killed processes left, and tells what it did. Cheap where there is nothing: call it first in
     /// every command. What cannot be put right now is told too, and tried again next time. What only a plugin can put right waits until
-    /// somebody uses that sandbox, or for `gc`: a plugin that hangs must not hold up a command that has nothing to do with it.
+    /// somebody uses that sandbox, or for `reconcile` or `gc`: a plugin that hangs must not hold up a command that has nothing to do with it.
     pub fn recover(&self) -> Result<Vec<Recovered>> {
-        self.recover_whatever(|sandbox| self.is_at_hand(sandbox))
+        let mut all = self.recover_whatever(|sandbox| self.is_at_hand(sandbox))?;
+        all.extend(self.left_to_others()?);
+        Ok(all)
+    }
+
+    /// Environments that were left half done and are not ours to see to: nobody would look for them who is not told.
+    fn left_to_others(&self) -> Result<Vec<Recovered>> {
+        let mut all = Vec::new();
+        for id in self.store.unfinished()? {
+            let Some(sandbox) = self.store.sandbox(&id)?.filter(|sandbox| sandbox.environment.is_some())
+            else {
+                continue;
+            };
+            if self.is_at_hand(&sandbox) || SandboxLock::is_held(&self.sandbox_dir(&id)) {
+                continue;
+            }
+            let message = format!(
+                "a command was killed that was at work in it, and only {} can put that right; `sandbox reconcile` asks for it",
+                sandbox.extension_id()
+            );
+            all.push(Recovered { failed: true, ..told(&id, message) });
+        }
+        Ok(all)
     }
 
     /// The same for the sandboxes that are meant.

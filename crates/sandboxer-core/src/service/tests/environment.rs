@@ -164,7 +164,9 @@ impl Hosted {
         let known =
             Known { extensions: definitions.map(|d| (d.id.clone(), d)).into(), hosts: BTreeMap::new() };
         let environments = Environments::new(registry, Box::new(move || Ok(known.clone())));
-        SandboxManager::open(ManagerParts { environments, ..self.world.parts() }).unwrap()
+        // As long as it takes: whoever waits for somebody else's environment is not to be told that it is busy.
+        let settings = Settings { lock_wait: Duration::from_secs(60), ..Settings::default() };
+        SandboxManager::open(ManagerParts { environments, settings, ..self.world.parts() }).unwrap()
     }
 
     pub fn request(&self, key: Option<&str>) -> CreateRequest {
