@@ -51,6 +51,11 @@ impl Row {
         ["ready", "active"].contains(&self.state.as_str())
     }
 
+    /// Whether somebody makes or removes it; or was killed at it.
+    pub fn is_under_way(&self) -> bool {
+        ["requested", "provisioning", "destroying"].contains(&self.state.as_str())
+    }
+
     fn is_gone(&self) -> bool {
         ["destroyed", "failed"].contains(&self.state.as_str())
     }
@@ -113,10 +118,7 @@ impl Hosted {
         let rows = self.rows();
         for row in &rows {
             let has = there.contains(&row.id);
-            assert!(
-                row.is_open() || row.is_gone() || row.state == "parked",
-                "{context}: it is stuck: {row:?}"
-            );
+            assert!(!row.is_under_way(), "{context}: it is stuck: {row:?}");
             let expected = row.is_open() && row.failure.is_none();
             assert_eq!(has, expected, "{context}: whether the extension has it: {row:?}");
             if row.is_open() {

@@ -79,7 +79,7 @@ fn reconcile_puts_right_what_only_a_plugin_can() {
         dies(|| hosted.manager().get_or_create_sandbox(&hosted.request(None)));
         let manager = hosted.manager();
         let told = manager.recover().unwrap().remove(0);
-        assert!(told.failed && told.message.contains("only ext.fake can"), "{told:?}");
+        assert!(told.failed && told.message.contains("takes a plugin"), "{told:?}");
         manager.reconcile(Duration::ZERO, true).unwrap();
         assert_eq!(manager.list(true).unwrap()[0].state, SandboxState::Provisioning, "a dry run only says");
         assert_eq!(hosted.there(), left);
@@ -106,4 +106,20 @@ fn reconcile_says_what_it_could_not_put_right() {
     hosted.world.script.calm();
     manager.reconcile(Duration::ZERO, false).unwrap();
     hosted.assert_nothing_left("at last");
+}
+
+/// Killed when its state was written and its directory not yet removed: that takes no plugin.
+#[test]
+fn any_command_removes_what_is_left_of_a_plugins_sandbox_that_is_gone() {
+    let hosted = Hosted::by_plugin();
+    let (manager, target) = hosted.made();
+    let id = &target.sandbox.id;
+    manager.destroy(&target, Uncommitted::Discard).unwrap();
+    let operation = super::super::manager::new_operation(id, "destroy", serde_json::json!({}));
+    manager.store.begin(&operation).unwrap();
+    fs::create_dir_all(manager.sandbox_dir(id)).unwrap();
+    hosted.world.script.at("teardown", Fault::AlwaysFail);
+    assert!(manager.recover().unwrap().is_empty());
+    hosted.assert_nothing_left("it was gone already");
+    assert_eq!(last(&manager, "destroy").0, "done");
 }
