@@ -10,6 +10,7 @@ use super::commit::{TWO_PHASE, did_something, logged_as, undone_by};
 use super::commit_log::commit_end;
 use super::content::combined_digest;
 use super::lifecycle::end_with_sandbox;
+use super::lock::SandboxLock;
 use super::manager::{SandboxManager, counted, explain};
 use super::pieces::{named, pieces_of};
 use super::{GcReport, Operation, PerWorkspace, Recovered, Sandbox, SandboxState, Target};
@@ -20,9 +21,31 @@ use crate::{Error, Result};
 impl SandboxManager {
     /// Puts right what killed processes left, and tells what it did. Cheap where there is nothing: call it first in
     /// every command. What cannot be put right now is told too, and tried again next time. What only a plugin can put right waits until
-    /// somebody uses that sandbox, or for `gc`: a plugin that hangs must not hold up a command that has nothing to do with it.
+    /// somebody uses that sandbox, or for `reconcile` or `gc`: a plugin that hangs must not hold up a command that has nothing to do with it.
     pub fn recover(&self) -> Result<Vec<Recovered>> {
-        self.recover_whatever(|sandbox| self.is_at_hand(sandbox))
+        // Of one that is gone there is only a directory of ours left: nobody has to be asked for that.
+        let is_ours = |sandbox: &Sandbox| sandbox.state.is_gone() || self.is_at_hand(sandbox);
+        let mut all = self.recover_whatever(is_ours)?;
+        all.extend(self.left_to_others()?);
+        Ok(all)
+    }
+
+    /// Environments that were left half done and are not ours to see to: nobody would look for them who is not told.
+    fn left_to_others(&self) -> Result<Vec<Recovered>> {
+        let mut all = Vec::new();
+        let is_theirs = |sandbox: &Sandbox| {
+            sandbox.environment.is_some() && !sandbox.state.is_gone() && !self.is_at_hand(sandbox)
+        };
+        for id in self.store.unfinished()? {
+            let Some(sandbox) = self.store.sandbox(&id)?.filter(is_theirs) else { continue };
+            if SandboxLock::is_held(&self.sandbox_dir(&id)) {
+                continue;
+            }
+            let message = "a command was killed at work in it, and putting that right takes a plugin; \
+                           `sandbox reconcile` starts it";
+            all.push(Recovered { failed: true, ..told(&id, message.to_owned()) });
+        }
+        Ok(all)
     }
 
     /// The same for the sandboxes that are meant.

@@ -206,6 +206,8 @@ pub struct EnvironmentRequest {
 /// What comparing the store with what extensions find came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ReconcileReport {
+    /// What killed commands had left half done, of which sandbox: finished or undone.
+    pub recovered: Vec<String>,
     /// What carried our label and belonged to no sandbox that is there: removed.
     pub removed: Vec<String>,
     /// The same, but made so recently that somebody may be about to write it down: left alone.

@@ -8,7 +8,7 @@ use super::*;
 use crate::model::{OpId, PlanId, Resource, SandboxId, SandboxRef};
 use crate::service::{Consumer, Operation, Sandbox, SandboxState, Workspace};
 
-fn sandbox(name: &str) -> Sandbox {
+pub(super) fn sandbox(name: &str) -> Sandbox {
     let plan_id = PlanId::generate();
     let resource = Resource::at_path("fs-directory", Path::new("/x"));
     let sandbox_ref =
@@ -45,7 +45,7 @@ fn operation(sandbox: &Sandbox) -> Operation {
     }
 }
 
-fn add(store: &Store, sandbox: &Sandbox) -> Reservation {
+pub(super) fn add(store: &Store, sandbox: &Sandbox) -> Reservation {
     let naming = Naming::Exact(sandbox.name.clone());
     store.reserve(sandbox, &naming, &operation(sandbox), &|_| false).unwrap()
 }

@@ -57,9 +57,12 @@ fn is_stale(binary: &Path) -> bool {
         "sandboxer",
         "sandboxer-core",
         "sandboxer-database",
+        "sandboxer-extensions",
         "sandboxer-fs",
         "sandboxer-git",
+        "sandboxer-hub",
         "sandboxer-keeper",
+        "sandboxer-plugin",
         "sandboxer-sqlite",
         "sandboxer-strategies",
     ];

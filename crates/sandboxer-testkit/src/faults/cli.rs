@@ -13,6 +13,7 @@ use super::binary;
 #[derive(Clone, Debug)]
 pub struct Cli {
     home: PathBuf,
+    configuration: PathBuf,
 }
 
 /// A sandbox that was made through the command line.
@@ -29,7 +30,13 @@ pub struct Created {
 impl Cli {
     /// Over the state directory `home`, which need not exist.
     pub fn new(home: &Path) -> Self {
-        Self { home: home.to_path_buf() }
+        Self { home: home.to_path_buf(), configuration: home.join("no-configuration") }
+    }
+
+    /// The same with the user's own configuration in `sandboxer` below `directory`.
+    #[must_use]
+    pub fn configured(self, directory: &Path) -> Self {
+        Self { configuration: directory.to_path_buf(), ..self }
     }
 
     /// The state directory.
@@ -50,7 +57,7 @@ impl Cli {
         for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("SANDBOXER_")) {
             command.env_remove(name);
         }
-        command.env("SANDBOXER_HOME", &self.home).env("XDG_CONFIG_HOME", self.home.join("no-configuration"));
+        command.env("SANDBOXER_HOME", &self.home).env("XDG_CONFIG_HOME", &self.configuration);
         command.env("NO_COLOR", "1").current_dir("/").stdin(std::process::Stdio::null());
     }
 

@@ -7,16 +7,20 @@ use super::steps::{failure, unmade};
 use crate::Result;
 use crate::contract::EnvironmentExtension;
 use crate::environment::{Environment, ExtensionDefinition, Found, Provider};
+use crate::model::SandboxId;
 use crate::service::manager::{SandboxManager, explain};
 use crate::service::{ReconcileReport, Sandbox};
 use crate::store::now;
 
 /// What is younger than this may be about to be written down.
 const GRACE: Duration = Duration::from_secs(600);
+const GONE: &str = "it is not there any more";
+const STOPPED: &str = "it is there and does not run";
 
 impl SandboxManager {
     /// Looks at every extension that makes something that could be left behind. What carries our label and belongs to no sandbox is removed once it is
-    /// older than `grace`: whoever makes it may be about to write it down. A sandbox whose environment is gone is told so. A dry run only says.
+    /// older than `grace`: whoever makes it may be about to write it down. A sandbox whose environment is gone is told so. What killed processes left is
+    /// put right first, by plugins as well: they are asked here anyway. A dry run only says.
     pub fn reconcile(&self, grace: Duration, dry_run: bool) -> Result<ReconcileReport> {
         self.reconcile_among(&self.used_extensions()?, grace, dry_run, |_| true)
     }
@@ -40,6 +44,9 @@ impl SandboxManager {
         wanted: impl Fn(&ExtensionDefinition) -> bool,
     ) -> Result<ReconcileReport> {
         let mut report = ReconcileReport::default();
+        if !dry_run {
+            self.finish_what_was_left(&mut report)?;
+        }
         // What is found is listed before the store is read: whatever is found had its row by then.
         let found = self.find_all(used, wanted, &mut report)?;
         let known: HashMap<String, Sandbox> =
@@ -51,6 +58,15 @@ impl SandboxManager {
             self.look_for_lost(definition, found, &known, dry_run, &mut report)?;
         }
         Ok(report)
+    }
+
+    /// Other commands leave alone what only a plugin can put right; here is where somebody asks for exactly that.
+    fn finish_what_was_left(&self, report: &mut ReconcileReport) -> Result<()> {
+        for recovered in self.recover_whatever(|sandbox| sandbox.environment.is_some())? {
+            let told = format!("{}: {}", recovered.sandbox_id, recovered.message);
+            if recovered.failed { report.failed.push(told) } else { report.recovered.push(told) }
+        }
+        Ok(())
     }
 
     /// What each extension finds; one that cannot be asked is told of, and nothing is concluded from its silence.
@@ -113,35 +129,54 @@ impl SandboxManager {
         dry_run: bool,
         report: &mut ReconcileReport,
     ) -> Result<()> {
-        let running: HashMap<&str, bool> = found.iter().map(|f| (f.sandbox_id.as_str(), f.running)).collect();
-        let made = |s: &&Sandbox| s.state.is_open() && s.extension_id() == definition.id;
-        for sandbox in known.values().filter(made) {
-            let Some(environment) = sandbox.environment.as_deref().filter(|e| e.handle.is_some()) else {
-                continue;
-            };
-            let why = match running.get(sandbox.id.as_str()) {
-                Some(true) => {
-                    report.sound += 1;
-                    continue;
-                }
-                Some(false) => "it is there and does not run",
-                None => "it is not there any more",
-            };
-            report.lost.push(sandbox.id.clone());
-            if !dry_run {
-                self.tell_lost(sandbox, environment, why)?;
+        let of = |s: &&Sandbox| s.extension_id() == definition.id && made_in(s).is_some();
+        for sandbox in known.values().filter(of) {
+            let things = found.iter().filter(|item| item.sandbox_id == sandbox.id);
+            match why_lost(things) {
+                None => report.sound += 1,
+                Some(_) => self.look_closer(definition, &sandbox.id, dry_run, report)?,
             }
         }
         report.lost.sort();
         Ok(())
     }
 
-    /// Told once: one that is known to be lost has nothing that could be lost again.
-    fn tell_lost(&self, sandbox: &Sandbox, environment: &Environment, why: &str) -> Result<()> {
+    /// The list is older than the row: what was made, or made again, in between is in the one and not in the other. So it is looked for once
+    /// more, with nobody at work in it, and the row is read then.
+    fn look_closer(
+        &self,
+        definition: &ExtensionDefinition,
+        id: &SandboxId,
+        dry_run: bool,
+        report: &mut ReconcileReport,
+    ) -> Result<()> {
         // Somebody at work in it knows better.
-        let Some(_lock) = self.try_lock(&sandbox.id)? else { return Ok(()) };
+        let Some(_lock) = self.try_lock(id)? else { return Ok(()) };
+        let Some(sandbox) = self.store.sandbox(id)? else { return Ok(()) };
+        let Some(environment) = made_in(&sandbox) else {
+            self.drop_dir_of_closed(id);
+            return Ok(());
+        };
+        let extension = self.parts.environments.extension(&definition.id);
+        match extension.and_then(|extension| extension.inspect(Some(id))) {
+            Err(error) => report.failed.push(format!("{}: {}", definition.id, explain(&error))),
+            Ok(things) => match why_lost(things.iter()) {
+                None => report.sound += 1,
+                Some(why) => {
+                    report.lost.push(id.clone());
+                    if !dry_run {
+                        self.tell_lost(&sandbox, environment, why)?;
+                    }
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// Told once: one that is known to be lost has nothing that could be lost again. The caller holds the lock.
+    fn tell_lost(&self, sandbox: &Sandbox, environment: &Environment, why: &str) -> Result<()> {
         let mut environment = environment.clone();
-        if why.contains("not there") {
+        if why == GONE {
             unmade(&mut environment);
         }
         if environment.failure.is_some() {
@@ -149,6 +184,21 @@ impl SandboxManager {
         }
         environment.failure = Some(failure("ready", why.to_owned()));
         self.store.tell_of_environment(&sandbox.id, &environment, "lost", Some(why))
+    }
+}
+
+/// The environment of an open sandbox, where one was made.
+fn made_in(sandbox: &Sandbox) -> Option<&Environment> {
+    let environment = sandbox.environment.as_deref().filter(|e| e.handle.is_some());
+    environment.filter(|_| sandbox.state.is_open())
+}
+
+/// Why an environment that consists of these things is none to work in. Of several, not all run: a network never does.
+fn why_lost<'a>(things: impl Iterator<Item = &'a Found>) -> Option<&'static str> {
+    let running: Vec<bool> = things.map(|thing| thing.running).collect();
+    match running[..] {
+        [] => Some(GONE),
+        _ => (!running.contains(&true)).then_some(STOPPED),
     }
 }
 

@@ -16,13 +16,19 @@ use crate::environment::{
 };
 use crate::model::{CommitRequest, SandboxId};
 
+/// What happens when the room has been looked at, and before anybody hears of it.
+type Meanwhile = Box<dyn FnOnce() + Send>;
+
 /// What the fake extension has made, whichever process asks: a machine room.
 #[derive(Default)]
-struct Room {
-    there: Mutex<BTreeSet<String>>,
-    stopped: Mutex<BTreeSet<String>>,
+pub(super) struct Room {
+    pub there: Mutex<BTreeSet<String>>,
+    pub stopped: Mutex<BTreeSet<String>>,
     held: Mutex<Vec<&'static str>>,
-    sick: Mutex<Option<String>>,
+    pub sick: Mutex<Option<String>>,
+    /// Whether everything has a cable, which never runs.
+    pub cables: Mutex<bool>,
+    pub meanwhile: Mutex<Option<Meanwhile>>,
 }
 
 /// Makes entries in the room, and does at each step what the script says.
@@ -60,15 +66,22 @@ impl EnvironmentExtension for FakeExtension {
     }
 
     fn inspect(&self, sandbox: Option<&SandboxId>) -> Result<Vec<Found>> {
-        let stopped = self.room.stopped.lock().unwrap();
-        let found = |id: &String| Found {
+        let stopped = self.room.stopped.lock().unwrap().clone();
+        let found = |id: &String, what: &str, running| Found {
             sandbox_id: SandboxId::from_string(id.clone()),
-            what: "thing".into(),
-            running: !stopped.contains(id),
+            what: what.into(),
+            running,
             made_at: Some(Timestamp::now() - SignedDuration::from_mins(5)),
         };
-        let there = self.room.there.lock().unwrap();
-        Ok(there.iter().filter(|id| sandbox.is_none_or(|s| s.as_str() == *id)).map(found).collect())
+        let mut ids = self.room.there.lock().unwrap().clone();
+        ids.retain(|id| sandbox.is_none_or(|s| s.as_str() == id));
+        let mut all: Vec<_> = ids.iter().map(|id| found(id, "thing", !stopped.contains(id))).collect();
+        if *self.room.cables.lock().unwrap() {
+            all.extend(ids.iter().map(|id| found(id, "cable", false)));
+        }
+        let meanwhile = self.room.meanwhile.lock().unwrap().take();
+        meanwhile.into_iter().for_each(|happen| happen());
+        Ok(all)
     }
 
     fn health(&self) -> Health {
@@ -125,38 +138,48 @@ fn profile() -> Profile {
 }
 
 /// A world whose managers know one extension.
-struct Hosted {
-    world: World,
-    room: Arc<Room>,
+pub(super) struct Hosted {
+    pub world: World,
+    pub room: Arc<Room>,
+    /// As what the extension is registered.
+    pub provider: Provider,
 }
 
 impl Hosted {
-    fn new() -> Self {
-        Self { world: World::new(), room: Arc::default() }
+    pub fn new() -> Self {
+        Self { world: World::new(), room: Arc::default(), provider: Provider::Container }
     }
 
-    fn manager(&self) -> SandboxManager {
+    /// The same with an extension that is somebody else's program.
+    pub fn by_plugin() -> Self {
+        let provider = Provider::Plugin { module: "exec:x".into(), class: None, python: None, timeout: None };
+        Self { provider, ..Self::new() }
+    }
+
+    pub fn manager(&self) -> SandboxManager {
         let (room, script) = (self.room.clone(), self.world.script.clone());
         let context =
             ExtensionContext { home: self.world.home(), program: None, cancel: CancelFlag::default() };
         let mut registry = ExtensionRegistry::new(context);
         registry.provide(
-            "container",
+            self.provider.word(),
             Arc::new(move |_, _| Ok(Arc::new(FakeExtension { room: room.clone(), script: script.clone() }))),
         );
         let definitions =
-            [definition("ext.fake", Provider::Container), definition("ext.local", Provider::Local)];
+            [definition("ext.fake", self.provider.clone()), definition("ext.local", Provider::Local)];
         let known =
             Known { extensions: definitions.map(|d| (d.id.clone(), d)).into(), hosts: BTreeMap::new() };
         let environments = Environments::new(registry, Box::new(move || Ok(known.clone())));
-        SandboxManager::open(ManagerParts { environments, ..self.world.parts() }).unwrap()
+        // As long as it takes: whoever waits for somebody else's environment is not to be told that it is busy.
+        let settings = Settings { lock_wait: Duration::from_secs(60), ..Settings::default() };
+        SandboxManager::open(ManagerParts { environments, settings, ..self.world.parts() }).unwrap()
     }
 
-    fn request(&self, key: Option<&str>) -> CreateRequest {
+    pub fn request(&self, key: Option<&str>) -> CreateRequest {
         self.request_of(profile(), key)
     }
 
-    fn request_of(&self, profile: Profile, key: Option<&str>) -> CreateRequest {
+    pub fn request_of(&self, profile: Profile, key: Option<&str>) -> CreateRequest {
         let route = Route {
             profile_id: profile.id.clone(),
             policy: Policy::Explicit,
@@ -176,24 +199,24 @@ impl Hosted {
         CreateRequest { environment: Some(Box::new(environment)), ..request(&[&resource]) }
     }
 
-    fn made(&self) -> (SandboxManager, Target) {
+    pub fn made(&self) -> (SandboxManager, Target) {
         let manager = self.manager();
         let sandbox = manager.get_or_create_sandbox(&self.request(None)).unwrap().sandbox;
         let target = manager.find(sandbox.id.as_str()).unwrap();
         (manager, target)
     }
 
-    fn there(&self) -> usize {
+    pub fn there(&self) -> usize {
         self.room.there.lock().unwrap().len()
     }
 
-    fn assert_nothing_left(&self, when: &str) {
+    pub fn assert_nothing_left(&self, when: &str) {
         assert_eq!(self.there(), 0, "{when}");
         assert_eq!(self.world.leftovers(), Vec::<String>::new(), "{when}");
     }
 }
 
-fn kinds(manager: &SandboxManager, sandbox: &Sandbox) -> Vec<String> {
+pub(super) fn kinds(manager: &SandboxManager, sandbox: &Sandbox) -> Vec<String> {
     let events = manager.events_after(0, Some(sandbox), 100).unwrap();
     events.into_iter().map(|event| event.kind).collect()
 }
@@ -424,60 +447,6 @@ fn work_is_parked_without_its_environment() {
     assert_eq!(hosted.there(), 0);
     let parked = manager.find_parked(target.sandbox.id.as_str()).unwrap();
     assert!(parked.environment.unwrap().handle.is_none());
-}
-
-#[test]
-fn reconcile_removes_what_nobody_knows_and_tells_what_is_lost() {
-    let hosted = Hosted::new();
-    let (manager, target) = hosted.made();
-    let lost = manager.get_or_create_sandbox(&hosted.request(None)).unwrap().sandbox;
-    hosted.room.there.lock().unwrap().remove(lost.id.as_str());
-    hosted.room.there.lock().unwrap().insert("sbx_unknown".into());
-    let dry = manager.reconcile(Duration::from_secs(60), true).unwrap();
-    assert_eq!((dry.removed.len(), &dry.lost, dry.sound), (1, &vec![lost.id.clone()], 1));
-    assert_eq!(hosted.there(), 2, "a dry run only says");
-    let young = manager.reconcile(Duration::from_secs(3600), true).unwrap();
-    assert_eq!((young.removed.len(), young.young.len()), (0, 1));
-    let report = manager.reconcile(Duration::from_secs(60), false).unwrap();
-    assert_eq!((report.removed.len(), report.failed.len()), (1, 0));
-    assert_eq!(hosted.there(), 1);
-    let told = |manager: &SandboxManager| kinds(manager, &lost).iter().filter(|k| *k == "lost").count();
-    manager.reconcile(Duration::from_secs(60), false).unwrap();
-    assert_eq!(told(&manager), 1, "once");
-    let again = manager.find(lost.id.as_str()).unwrap();
-    manager.recreate(&again, None).unwrap();
-    assert_eq!(manager.reconcile(Duration::ZERO, false).unwrap().sound, 2);
-    assert_eq!(kinds(&manager, &target.sandbox).last().unwrap(), "ready");
-}
-
-#[test]
-fn nothing_is_concluded_from_an_extension_that_does_not_answer() {
-    let hosted = Hosted::new();
-    let (manager, target) = hosted.made();
-    hosted.room.there.lock().unwrap().clear();
-    *hosted.room.sick.lock().unwrap() = Some("the daemon is down".into());
-    let report = manager.reconcile(Duration::ZERO, false).unwrap();
-    assert!(report.lost.is_empty() && report.failed[0].contains("the daemon is down"), "{report:?}");
-    assert_eq!(kinds(&manager, &target.sandbox).last().unwrap(), "ready");
-}
-
-#[test]
-fn gc_asks_only_those_who_ever_made_something() {
-    let hosted = Hosted::new();
-    hosted.room.there.lock().unwrap().insert("sbx_unknown".into());
-    *hosted.room.sick.lock().unwrap() = Some("the daemon is down".into());
-    let manager = hosted.manager();
-    assert_eq!(manager.gc(Uncommitted::Park, false).unwrap(), GcReport::default(), "it has made nothing");
-    let report = manager.reconcile(Duration::ZERO, false).unwrap();
-    assert!(report.failed.is_empty() && report.unasked[0].contains("the daemon is down"), "{report:?}");
-    *hosted.room.sick.lock().unwrap() = None;
-    let (manager, target) = hosted.made();
-    hosted.room.there.lock().unwrap().remove(target.sandbox.id.as_str());
-    let report = manager.gc(Uncommitted::Park, false).unwrap().environments;
-    assert_eq!((&report.lost[..], report.young.len()), (&[target.sandbox.id.clone()][..], 1), "{report:?}");
-    assert_eq!(kinds(&manager, &target.sandbox).last().unwrap(), "lost");
-    *hosted.room.sick.lock().unwrap() = Some("the daemon is down".into());
-    assert!(manager.gc(Uncommitted::Park, false).unwrap().failed[0].contains("the daemon is down"));
 }
 
 #[test]

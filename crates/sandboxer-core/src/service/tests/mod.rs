@@ -17,6 +17,7 @@ mod park;
 mod plan;
 mod prepared_last;
 mod race;
+mod reconcile;
 mod recover;
 mod runtime;
 mod select;

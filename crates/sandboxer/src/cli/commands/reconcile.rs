@@ -10,7 +10,8 @@ use crate::cli::{Outcome, exit};
 ///
 /// What carries the label of this state directory and belongs to no sandbox is removed, once it is older than the grace period. A sandbox whose environment
 /// is not there any more is told so: its work is kept, and `sandbox recreate` makes the environment again. An extension that cannot be asked
-/// is named, and nothing is concluded from its silence; exit 1 where it has made something.
+/// is named, and nothing is concluded from its silence; exit 1 where it has made something. What a killed command left half made is removed first,
+/// in sandboxes of plugins as well.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,6 +39,9 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
 
 /// What was removed, what was not, and what is lost.
 pub fn tell_removed(ui: &mut Ui, report: &ReconcileReport, dry_run: bool) -> Result<(), CliError> {
+    for item in &report.recovered {
+        ui.line(format_args!("recovered {}", output::sentence(item)))?;
+    }
     let removed = if dry_run { "would remove" } else { "removed" };
     for item in &report.removed {
         ui.line(format_args!("{removed} {}", output::sentence(item)))?;
