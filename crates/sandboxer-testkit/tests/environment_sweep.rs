@@ -247,7 +247,7 @@ fn a_killed_reconcile_takes_nothing_that_is_known_and_can_be_repeated() {
         assert!(served.there().contains(&made.id), "{context}: it took the wrong one");
         served.converge(&context);
         assert!(!orphan.exists(), "{context}: the repeated one left it");
-        assert_eq!(served.hosted.open(), [made.id.clone()], "{context}");
+        assert_eq!(served.hosted.open(), std::slice::from_ref(&made.id), "{context}");
         before.assert_same(&work(&made), Facets::UNTOUCHED, &context);
         served.finish(&context);
     }

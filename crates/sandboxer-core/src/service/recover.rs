@@ -37,8 +37,8 @@ impl SandboxManager {
             sandbox.environment.is_some() && !sandbox.state.is_gone() && !self.is_at_hand(sandbox)
         };
         for id in self.store.unfinished()? {
-            let Some(sandbox) = self.store.sandbox(&id)?.filter(is_theirs) else { continue };
-            if SandboxLock::is_held(&self.sandbox_dir(&id)) {
+            let left = self.store.sandbox(&id)?.is_some_and(|sandbox| is_theirs(&sandbox));
+            if !left || SandboxLock::is_held(&self.sandbox_dir(&id)) {
                 continue;
             }
             let message = "a command was killed at work in it, and putting that right takes a plugin; \
