@@ -5,15 +5,16 @@ use clap::Args;
 use crate::failure::Result;
 use crate::interrupt::Interrupt;
 use crate::options::{Options, beginning, is_wanted};
-use crate::rows::environments;
+use crate::rows::environments::{self, Scale};
 use crate::tree::TreeSpec;
 
-/// Environments, against making the same by hand.
+/// Environments, against making the same by hand: containers, sandboxes of this machine, reconciling, routing.
 #[derive(Args)]
 pub struct EnvironmentsArguments {
     #[command(flatten)]
     options: Options,
-    /// Only the groups of rows whose names begin with this: environment-container. May be given several times.
+    /// Only the groups of rows whose names begin with this: environment-container, environment-local, environment-reconcile,
+    /// environment-route. May be given several times.
     #[arg(long, value_name = "GROUP", value_parser = group)]
     only: Vec<String>,
 }
@@ -26,6 +27,8 @@ fn group(word: &str) -> Result<String, String> {
 pub fn measure(arguments: &EnvironmentsArguments, interrupt: &Interrupt) -> Result<bool> {
     let options = &arguments.options;
     let bench = options.bench(TreeSpec::tiny(1), interrupt)?;
-    let rows = environments::rows(&bench, |group| is_wanted(&arguments.only, group))?;
+    let scale = if options.quick { Scale::QUICK } else { Scale::FULL };
+    let wanted = |group: &str| is_wanted(&arguments.only, group);
+    let rows = environments::rows(&bench, &options.disk, &scale, wanted)?;
     options.publish(&rows)
 }

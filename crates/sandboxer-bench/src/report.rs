@@ -11,7 +11,7 @@ use crate::measure::{Sides, ratio};
 pub struct Row {
     /// What is compared; stable, so that runs can be compared by it.
     pub row: String,
-    /// The figure that is judged: ours ÷ theirs; ours itself for the units `MB`, `µs` and `MB per s`. None where it was not measured.
+    /// The figure that is judged: ours ÷ theirs; ours itself for the units `MB`, `µs`, `MB per s` and `per second`. None where it was not measured.
     pub ratio: Option<f64>,
     /// The figure must not be above this, or below it where `at_least` says so. None where there is no goal.
     pub goal: Option<f64>,
@@ -139,6 +139,12 @@ impl Row {
         Self { ratio: compared.ours, unit: "MB per s", note, ..compared }
     }
 
+    /// How often something is done in a second, beside the most that could be: each sample is of so many times. Judged by itself.
+    pub fn pace(row: &str, goal: Option<f64>, count: usize, sides: &Sides) -> Self {
+        let bytes = count as u64 * 1_000_000;
+        Self { goal, unit: "per second", ..Self::rate(row, goal.unwrap_or_default(), bytes, sides) }
+    }
+
     /// A row without a number.
     pub fn without(row: &str, goal: Option<f64>, unit: &'static str, why: &Failure) -> Self {
         // A table's row is one line, whatever a failing command said.
@@ -214,6 +220,7 @@ fn judged(figure: f64, unit: &str) -> String {
         "MB" => format!("{figure:.1} MB"),
         "µs" => format!("{figure:.1} µs"),
         "MB per s" => format!("{figure:.0} MB/s"),
+        "per second" => format!("{figure:.0} a second"),
         // A goal of a hundredth is not judged by hundredths.
         _ if figure < 0.095 => format!("{figure:.4}"),
         _ => format!("{figure:.2}"),
@@ -227,7 +234,7 @@ fn absolute(value: f64, unit: &str) -> String {
         "ms" => format!("{value:.2} ms"),
         "µs" => format!("{value:.2} µs"),
         "MB per s" => format!("{value:.0} MB/s"),
-        "a second" => format!("{value:.0} a second"),
+        "a second" | "per second" => format!("{value:.0} a second"),
         _ => format!("{value:.1} {unit}"),
     }
 }
@@ -329,6 +336,11 @@ mod tests {
             "  500 MB/s (goal ≥ 400 MB/s) ok 500 MB/s vs 2000 MB/s; 3 runs; 0.25 of the other"
         );
         assert_eq!(Row::rate("r", 501.0, 500_000_000, &sides(1_000, 250)).verdict(), "MISS");
+        let row = Row::pace("r", Some(500.0), 400, &sides(1_000, 250));
+        assert_eq!(
+            row.summary(),
+            "  400 a second (goal ≥ 500 a second) MISS 400 a second vs 1600 a second; 3 runs; 0.25 of the other"
+        );
     }
 
     #[test]

@@ -78,11 +78,7 @@ impl Store {
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T> {
         let mut guard = self.existing()?;
-        let connection = match &mut *guard {
-            Some(connection) => connection,
-            empty => empty.insert(self.create()?),
-        };
-        Self::transact(connection, change).map_err(|error| self.failed(step, error))
+        Self::transact(self.made(&mut guard)?, change).map_err(|error| self.failed(step, error))
     }
 
     /// The same, but durable only with the next one: for what a power cut may take as if it had never been.
@@ -91,19 +87,21 @@ impl Store {
         step: &'static str,
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T> {
-        self.set_synchronous("NORMAL")?;
-        let written = self.write(step, change);
-        self.set_synchronous("FULL")?;
+        // Held from the first to the last: what another thread writes in between would be flushed as little.
+        let mut guard = self.existing()?;
+        let connection = self.made(&mut guard)?;
+        let failed = |error| self.failed("change how to flush", error);
+        connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
+        let written = Self::transact(connection, change).map_err(|error| self.failed(step, error));
+        connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
         written
     }
 
-    fn set_synchronous(&self, how: &str) -> Result<()> {
-        match &*self.existing()? {
-            Some(connection) => {
-                let set = connection.pragma_update(None, "synchronous", how);
-                set.map_err(|error| self.failed("change how to flush", error))
-            }
-            None => Ok(()),
+    /// The connection, to a database that is made now if there was none.
+    fn made<'c>(&self, connection: &'c mut Option<Connection>) -> Result<&'c mut Connection> {
+        match connection {
+            Some(connection) => Ok(connection),
+            empty => Ok(empty.insert(self.create()?)),
         }
     }
 

@@ -295,3 +295,19 @@ fn a_database_that_stays_busy_is_busy_and_not_damaged() {
     assert!(matches!(store.set_state(&x.id, SandboxState::Active), Err(Error::Busy { .. })));
     assert_eq!(store.sandboxes(true).unwrap().len(), 1, "readers go on");
 }
+
+#[test]
+fn what_need_not_be_flushed_spares_no_other_threads_writes() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    let how = |t: &Transaction<'_>| t.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0));
+    let barrier = Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            barrier.wait();
+            (0..200).for_each(|_| assert_eq!(store.write_unflushed("look", how).unwrap(), 1));
+        });
+        barrier.wait();
+        (0..200).for_each(|_| assert_eq!(store.write("look", how).unwrap(), 2));
+    });
+}
