@@ -129,10 +129,11 @@ impl SandboxManager {
         dry_run: bool,
         report: &mut ReconcileReport,
     ) -> Result<()> {
+        let mut things: HashMap<&str, Vec<&Found>> = HashMap::new();
+        found.iter().for_each(|item| things.entry(item.sandbox_id.as_str()).or_default().push(item));
         let of = |s: &&Sandbox| s.extension_id() == definition.id && made_in(s).is_some();
         for sandbox in known.values().filter(of) {
-            let things = found.iter().filter(|item| item.sandbox_id == sandbox.id);
-            match why_lost(things) {
+            match why_lost(things.get(sandbox.id.as_str()).into_iter().flatten().copied()) {
                 None => report.sound += 1,
                 Some(_) => self.look_closer(definition, &sandbox.id, dry_run, report)?,
             }
