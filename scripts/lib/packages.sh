@@ -24,10 +24,10 @@ fish:fish:completions for fish
 mkfs.btrfs:btrfs-progs:what needs btrfs on a loop mount
 sqlite3:sqlite3:the walk through docs/databases.md
 python3:python3:custom strategies in Python
-dockerd:docker.io:the example strategy for containers
+dockerd:docker.io:containers, as environments and by the example strategy
 mariadbd:mariadb-server:held transactions on MariaDB
 pg_ctlcluster:postgresql:held transactions on PostgreSQL
-busybox:busybox-static:the image that the example strategy for containers is tried on
+busybox:busybox-static:the image that containers are tried with
 '
 
 # Prints the lines of SYSTEM_TOOLS whose command is not there.
