@@ -129,7 +129,8 @@ impl EnvironmentExtension for Standing {
     fn provision(&self, request: &Provision) -> sandboxer_core::Result<Handle> {
         let sandbox_id = request.sandbox_id.clone();
         let data = json!({"container": "0".repeat(64)});
-        Ok(Handle { version: 1, sandbox_id, data, exec: ["docker", "exec", "-i"].map(str::to_owned).into() })
+        let exec = ["docker", "exec", "-i"].map(str::to_owned).into();
+        Ok(Handle { version: 1, sandbox_id, data, exec, exec_on_terminal: Vec::new() })
     }
 
     fn wait_ready(&self, _: &Handle, _: Duration, _: &CancelFlag) -> sandboxer_core::Result<Ready> {
