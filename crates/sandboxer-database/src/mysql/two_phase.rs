@@ -20,6 +20,9 @@ use crate::engine::{Outcome, Prepared, Setup};
 
 /// How long the server may take to notice that the connection that prepared is closed; until then nobody else can settle it.
 const DETACH: Duration = Duration::from_secs(10);
+/// While it notices, the transaction is in nobody's hands, and for an instant not on the list either: one that is not seen is looked for
+/// this often, this long apart, before it counts as settled.
+const LOOKS: (usize, Duration) = (25, Duration::from_millis(20));
 
 impl Xid {
     pub(super) fn token(&self) -> Value {
@@ -114,20 +117,16 @@ pub fn settle(setup: &Setup, prepared: &Prepared, commit: Option<bool>) -> Resul
         (false, Some(_), Some(Word::Trying)) => Word::Trying.outcome(),
         (false, Some(word), Some(recorded)) if word == recorded => word.outcome(),
         (false, Some(Word::RollBack), None) => Ok(Outcome::Aborted),
-        (false, Some(Word::Commit), None) if matches!(prepared, Prepared::Durable(_)) => {
-            committed_by_whom(setup, &xid)
+        // Decided, and not there: nobody but us commits, but nobody but an administrator removes it either. Whoever finished it had no time to
+        // tell us; if nobody did, this does.
+        (false, Some(word @ Word::Commit), None) if matches!(prepared, Prepared::Durable(_)) => {
+            give(&server, &mut conn, &setup.dir, &xid, word)
         }
         (false, Some(_), recorded) => Err(Error::usage(format!(
             "the transaction {} was settled otherwise before: {recorded:?}",
             xid.sql()
         ))),
     }
-}
-
-/// Decided, and not there: nobody but us commits, but nobody but an administrator removes it either. Whoever finished it had no time to tell us.
-fn committed_by_whom(setup: &Setup, xid: &Xid) -> Result<Outcome> {
-    write_down(&setup.dir, xid, Word::Commit)?;
-    Ok(Outcome::Committed)
 }
 
 /// Gives the word to the server, from whichever connection is allowed to.
@@ -160,8 +159,19 @@ pub(super) fn give(server: &Server, conn: &mut Conn, dir: &Path, xid: &Xid, word
     }
 }
 
-/// Whether the server has it among what is prepared.
+/// Whether the server has it among what is prepared. Not to be seen once means nothing: whoever concludes from that instant that it
+/// was committed leaves it waiting for ever.
 pub(super) fn is_waiting(server: &Server, conn: &mut Conn, xid: &Xid) -> Result<bool> {
+    for _ in 0..LOOKS.0 {
+        if is_listed(server, conn, xid)? {
+            return Ok(true);
+        }
+        std::thread::sleep(LOOKS.1);
+    }
+    Ok(false)
+}
+
+fn is_listed(server: &Server, conn: &mut Conn, xid: &Xid) -> Result<bool> {
     let rows: Vec<(i64, i64, i64, Vec<u8>)> =
         conn.query("XA RECOVER").map_err(|error| failed(server, &error))?;
     let name = format!("{}{}", xid.global, xid.branch).into_bytes();
