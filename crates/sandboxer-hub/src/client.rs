@@ -57,6 +57,9 @@ impl<'a> Hub<'a> {
 
     /// Posts an event; fine if the hub has taken it.
     pub(crate) fn post(&self, event: &CloudEvent<'_>) -> Result<(), NotTaken> {
+        if self.token.is_some() && !keeps_a_secret(self.url) {
+            return Err(self.not_taken(true, "a token is not sent without encryption: use https"));
+        }
         let body = serde_json::to_vec(event).map_err(|e| self.not_taken(false, &e.to_string()))?;
         let mut request = self.agent.post(self.url).header("content-type", CONTENT_TYPE);
         if let Some(token) = &self.token {
@@ -86,6 +89,17 @@ impl<'a> Hub<'a> {
     }
 }
 
+/// Whether nobody on the way can read what is sent there.
+fn keeps_a_secret(url: &str) -> bool {
+    let Some(rest) = url.strip_prefix("http://") else { return true };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
 /// Trusts whom this machine trusts, so that a company's own certificates work.
 fn tls() -> TlsConfig {
     let found = rustls_native_certs::load_native_certs().certs;
@@ -104,6 +118,21 @@ mod tests {
 
     use super::*;
     use crate::cloud_event::example;
+
+    #[test]
+    fn a_token_is_not_sent_in_the_clear() {
+        for (url, keeps) in [
+            ("https://hub.example/e", true),
+            ("http://127.0.0.1:8080/e", true),
+            ("http://[::1]:8080", true),
+            ("http://localhost/e", true),
+            ("http://hub.example/e", false),
+            ("http://127.0.0.1.example/e", false),
+            ("http://localhost.example", false),
+        ] {
+            assert_eq!(keeps_a_secret(url), keeps, "{url}");
+        }
+    }
 
     /// Answers one request with `answer`; gives what was asked.
     fn once(answer: &'static str) -> (String, std::thread::JoinHandle<String>) {

@@ -70,10 +70,15 @@ impl<'a> Data<'a> {
             host: &event.host,
             consumer: &event.consumer,
             actor_type: &event.consumer.actor_type,
-            reason: event.reason.as_deref(),
+            reason: event.reason.as_deref().map(without_output),
             identity: &event.identity,
         }
     }
+}
+
+/// A reason may quote what a container printed before it ended: content, which is nobody's business outside.
+fn without_output(reason: &str) -> &str {
+    reason.split("; it said: ").next().unwrap_or(reason)
 }
 
 /// Who tells: this machine, as a URI.
@@ -116,7 +121,7 @@ mod tests {
             endpoints: vec![Endpoint { name: "80/tcp".into(), host: "127.0.0.1".into(), port: 8080 }],
             credentials: vec!["env:NPM_TOKEN".into()],
         };
-        let reason = Some("provision: no room".into());
+        let reason = Some("provision: no room; it said: password=1".into());
         let event = LifecycleEvent { reason, identity, ..example(7, "failed") };
         let json = serde_json::to_value(CloudEvent::new(&event, "urn:sandboxer:here")).unwrap();
         let expected = serde_json::json!({

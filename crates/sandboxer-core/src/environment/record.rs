@@ -139,6 +139,9 @@ pub struct Mount {
     pub from: PathBuf,
     /// Where it appears inside.
     pub at: PathBuf,
+    /// Whether it is only to be read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub read_only: bool,
 }
 
 /// What is known of an environment once it is ready.

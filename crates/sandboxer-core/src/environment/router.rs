@@ -368,7 +368,8 @@ fn capacity_obstacle<'a>(profile: &Profile, host: &Host, around: &dyn Surroundin
     }
     if let (Some(all), Some(wanted)) = (capacity.cpus, needs.cpus) {
         let free = (all - load.cpus).max(0.0);
-        if wanted > free {
+        // What was promised in tenths adds up to a little more or less.
+        if wanted > free + 1e-6 {
             return Some(Obstacle::Processors { free, wanted });
         }
     }

@@ -20,6 +20,7 @@ use super::manager::{SandboxManager, failure, in_workspace, new_operation};
 use super::park::BRING_BACK;
 use super::refresh::REFRESH;
 use super::{CreateRequest, Created, Input, Operation, Sandbox, SandboxState, Workspace, names};
+use crate::environment::Environment;
 use crate::model::{PlanId, Resource, SandboxId, SandboxRef};
 use crate::resolve::choose_strategy;
 use crate::store::{Naming, OperationEnd, Reservation, now};
@@ -471,6 +472,7 @@ fn is_same_set(existing: &Sandbox, wanted: &Sandbox) -> bool {
 
 /// What was asked for explicitly has to be what the existing sandbox is.
 fn check_same_way(request: &CreateRequest, existing: &Sandbox, wanted: &Sandbox) -> Result<()> {
+    check_same_environment(existing, wanted)?;
     for new in &wanted.workspaces {
         let Some(old) = existing.workspaces.iter().find(|w| w.resource.id == new.resource.id) else {
             continue;
@@ -488,6 +490,22 @@ fn check_same_way(request: &CreateRequest, existing: &Sandbox, wanted: &Sandbox)
         check_same_properties(existing, old, new)?;
     }
     Ok(())
+}
+
+/// Whoever asks for an environment does not get a sandbox with another one, or with none.
+fn check_same_environment(existing: &Sandbox, wanted: &Sandbox) -> Result<()> {
+    let Some(asked) = wanted.environment.as_deref() else { return Ok(()) };
+    let of =
+        |e: &Environment| (e.route.profile_id.clone(), e.route.extension_id.clone(), e.route.host.clone());
+    if existing.environment.as_deref().map(of) == Some(of(asked)) {
+        return Ok(());
+    }
+    let has = existing.environment.as_ref().map_or("no profile", |e| &e.route.profile_id);
+    let reason = format!(
+        "plan {} has sandbox {} ({}) over this, with {has}",
+        existing.plan_id, existing.name, existing.id
+    );
+    Err(Error::Refused { reason, hint: Some(other_plan_hint(existing)) })
 }
 
 fn check_same_properties(existing: &Sandbox, old: &Workspace, new: &Workspace) -> Result<()> {

@@ -1,5 +1,6 @@
 //! The end of a sandbox: on request, because its time is up, or because nobody owns what is left of it.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use serde_json::json;
@@ -170,12 +171,22 @@ impl SandboxManager {
         dry_run: bool,
     ) -> Result<GcReport> {
         let mut report = GcReport::default();
+        // One that does not answer would be waited for once for each of its sandboxes.
+        let mut silent: HashSet<String> = HashSet::new();
         for sandbox in self.store.expired(&Moment::now())?.into_iter().filter(is_meant) {
+            self.parts.cancel.check()?;
+            if silent.contains(sandbox.extension_id()) {
+                report.failed.push(format!("sandbox {}: {} fails", sandbox.name, sandbox.extension_id()));
+                continue;
+            }
             match self.end_one_expired(&sandbox, uncommitted, dry_run) {
                 Ok(Some(Ended::Parked { .. })) => report.parked.push(sandbox.id),
                 Ok(Some(_)) => report.expired.push(sandbox.id),
                 Ok(None) => report.kept.push(sandbox.id),
-                Err(error) => report.failed.push(format!("sandbox {}: {}", sandbox.name, explain(&error))),
+                Err(error) => {
+                    report.failed.push(format!("sandbox {}: {}", sandbox.name, explain(&error)));
+                    silent.extend(sandbox.environment.is_some().then(|| sandbox.extension_id().to_owned()));
+                }
             }
         }
         Ok(report)
@@ -198,6 +209,10 @@ impl SandboxManager {
             self.drop_dir_of_closed(&sandbox.id);
             return Ok(Some(Ended::Destroyed));
         };
+        // Somebody may have given it more time since it was looked for.
+        if !self.store.is_expired(&sandbox.id, &Moment::now())? {
+            return Ok(None);
+        }
         if !dry_run {
             return self.end_locked(sandbox, uncommitted, "its time was up").map(Some);
         }

@@ -115,6 +115,10 @@ impl SandboxManager {
 
     fn recover_all_operations(&self, sandbox: &Sandbox) -> Result<Vec<Recovered>> {
         let unfinished = self.store.unfinished_operations(&sandbox.id)?;
+        if !unfinished.is_empty() && sandbox.state.is_open() {
+            // Whoever held its environment still let go of it by dying; held once more and let go of, it runs.
+            drop(self.hold_environment_still(sandbox)?);
+        }
         unfinished.iter().map(|operation| self.recover_operation(sandbox, operation)).collect()
     }
 

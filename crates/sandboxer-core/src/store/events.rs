@@ -13,6 +13,9 @@ use crate::Result;
 use crate::environment::{DEFAULT_PROFILE, Environment, Identity, LOCAL_HOST, LifecycleEvent};
 use crate::model::SandboxId;
 
+/// How many events are forgotten in one transaction.
+const AT_ONCE: usize = 5_000;
+
 /// What every event says of its sandbox, as that is in the store.
 struct Subject {
     name: String,
@@ -82,20 +85,35 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<LifecycleEvent>> {
         self.read("read events", |c| {
-            let sql = "SELECT seq, data FROM events
-                       WHERE seq > ?1 AND (?2 IS NULL OR sandbox_id = ?2) ORDER BY seq LIMIT ?3";
-            let values = params![seq as i64, sandbox.map(SandboxId::as_str), limit as i64];
-            c.prepare_cached(sql)?.query_map(values, read)?.collect()
+            let (seq, limit) = (seq as i64, limit as i64);
+            match sandbox {
+                Some(id) => {
+                    let sql = "SELECT seq, data FROM events
+                               WHERE sandbox_id = ?3 AND seq > ?1 ORDER BY seq LIMIT ?2";
+                    c.prepare_cached(sql)?.query_map(params![seq, limit, id.as_str()], read)?.collect()
+                }
+                None => {
+                    let sql = "SELECT seq, data FROM events WHERE seq > ?1 ORDER BY seq LIMIT ?2";
+                    c.prepare_cached(sql)?.query_map([seq, limit], read)?.collect()
+                }
+            }
         })
     }
 
     /// The newest events, oldest of them first, of one sandbox or of all.
     pub fn latest_events(&self, sandbox: Option<&SandboxId>, limit: usize) -> Result<Vec<LifecycleEvent>> {
         let mut newest: Vec<LifecycleEvent> = self.read("read events", |c| {
-            let sql = "SELECT seq, data FROM events
-                       WHERE ?1 IS NULL OR sandbox_id = ?1 ORDER BY seq DESC LIMIT ?2";
-            let values = params![sandbox.map(SandboxId::as_str), limit as i64];
-            c.prepare_cached(sql)?.query_map(values, read)?.collect()
+            let limit = limit as i64;
+            match sandbox {
+                Some(id) => {
+                    let sql = "SELECT seq, data FROM events WHERE sandbox_id = ?2 ORDER BY seq DESC LIMIT ?1";
+                    c.prepare_cached(sql)?.query_map(params![limit, id.as_str()], read)?.collect()
+                }
+                None => {
+                    let sql = "SELECT seq, data FROM events ORDER BY seq DESC LIMIT ?1";
+                    c.prepare_cached(sql)?.query_map([limit], read)?.collect()
+                }
+            }
         })?;
         newest.reverse();
         Ok(newest)
@@ -145,10 +163,19 @@ impl Store {
             return Ok(0);
         }
         let heard = subscriber.map_or(Ok(i64::MAX as u64), |subscriber| self.heard(subscriber))?;
-        self.write("forget events", |t| {
-            let sql = "DELETE FROM events WHERE at < ?1 AND seq <= ?2";
-            t.execute(sql, params![before.as_microsecond(), heard as i64])
-        })
+        // A part at a time, the oldest first: others write in between.
+        let mut forgotten = 0;
+        loop {
+            let some = self.write("forget events", |t| {
+                let sql = "DELETE FROM events WHERE at < ?1 AND seq IN
+                           (SELECT seq FROM events WHERE seq <= ?2 ORDER BY seq LIMIT ?3)";
+                t.prepare_cached(sql)?.execute(params![before.as_microsecond(), heard as i64, AT_ONCE as i64])
+            })?;
+            forgotten += some;
+            if some < AT_ONCE {
+                return Ok(forgotten);
+            }
+        }
     }
 }
 

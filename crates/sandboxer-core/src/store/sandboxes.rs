@@ -45,6 +45,13 @@ pub enum Reservation {
     KeyTaken(Box<Sandbox>),
 }
 
+/// Open sandboxes whose time is up: those of this boot by its own clock, all others by the one on the wall. Each half is a search in an
+/// index.
+const EXPIRED: &str = "s.id IN (
+    SELECT id FROM sandboxes WHERE boot = ?2 AND expires_in_boot <= ?3 AND state IN ('ready', 'active')
+    UNION ALL
+    SELECT id FROM sandboxes WHERE expires_at <= ?1 AND boot IS NOT ?2 AND state IN ('ready', 'active'))";
+
 impl Store {
     /// Live sandboxes, newest first; all that ever were, if asked for.
     pub fn sandboxes(&self, all: bool) -> Result<Vec<Sandbox>> {
@@ -67,6 +74,9 @@ impl Store {
     pub fn park(&self, id: &SandboxId, kind: &str, bytes: u64, end: &OperationEnd) -> Result<()> {
         self.write("park a sandbox", |t| {
             set_state(t, id, SandboxState::Parked)?;
+            // Whoever asks again with the key gets another sandbox, and this one may be taken up beside that.
+            t.prepare_cached("UPDATE sandboxes SET idempotency_key = NULL WHERE id = ?1")?
+                .execute([id.as_str()])?;
             t.prepare_cached("UPDATE workspaces SET live = 0 WHERE sandbox_id = ?1")?
                 .execute([id.as_str()])?;
             kept::insert(t, id, kind, id.as_str(), bytes)?;
@@ -86,7 +96,7 @@ impl Store {
                 },
             };
             let plan = if is_plan_taken(t, sandbox)? { PlanId::generate() } else { sandbox.plan_id.clone() };
-            let sql = "UPDATE sandboxes SET state = 'ready', name = ?2, plan_id = ?3, expires_at = NULL WHERE id = ?1";
+            let sql = "UPDATE sandboxes SET state = 'ready', name = ?2, plan_id = ?3, expires_at = NULL, boot = NULL, expires_in_boot = NULL WHERE id = ?1";
             t.prepare_cached(sql)?.execute(params![sandbox.id.as_str(), name, plan.as_str()])?;
             let sql = "UPDATE workspaces SET live = 1, plan_id = ?2 WHERE sandbox_id = ?1";
             t.prepare_cached(sql)?.execute(params![sandbox.id.as_str(), plan.as_str()])?;
@@ -128,10 +138,15 @@ impl Store {
 
     /// Open sandboxes whose time is up. Within the boot that their time was set in, the wall clock has no say: it may have been set since.
     pub fn expired(&self, at: &Moment) -> Result<Vec<Sandbox>> {
-        let condition = "s.expires_at IS NOT NULL AND s.state IN ('ready', 'active')
-            AND CASE WHEN s.boot = ?2 THEN s.expires_in_boot <= ?3 ELSE s.expires_at <= ?1 END";
         let values = params![at.wall.as_microsecond(), at.boot, at.in_boot];
-        self.read("look for expired sandboxes", |c| select(c, condition, values))
+        self.read("look for expired sandboxes", |c| select(c, EXPIRED, values))
+    }
+
+    /// Whether one of them is still to be ended, for whoever has looked before and has its lock by now.
+    pub fn is_expired(&self, id: &SandboxId, at: &Moment) -> Result<bool> {
+        let condition = format!("{EXPIRED} AND s.id = ?4");
+        let values = params![at.wall.as_microsecond(), at.boot, at.in_boot, id.as_str()];
+        self.read("look at a sandbox's time", |c| Ok(!select(c, &condition, values)?.is_empty()))
     }
 
     /// Gives an open sandbox another time to end, or none.
@@ -310,6 +325,12 @@ fn set_ref(
 
 fn live_of_plan(connection: &Connection, plan: &PlanId) -> rusqlite::Result<Vec<Sandbox>> {
     select(connection, &format!("s.plan_id = ?1 AND {LIVE}"), [plan.as_str()])
+}
+
+/// What looks for them, whole.
+#[cfg(test)]
+pub(super) fn expired_sql() -> String {
+    format!("{SELECT}{EXPIRED}{NEWEST_FIRST}")
 }
 
 fn select(connection: &Connection, condition: &str, values: impl Params) -> rusqlite::Result<Vec<Sandbox>> {

@@ -90,6 +90,8 @@ const MIGRATIONS: &[&str] = &[
     ALTER TABLE sandboxes ADD COLUMN idempotency_key TEXT;
     ALTER TABLE sandboxes ADD COLUMN boot TEXT;
     ALTER TABLE sandboxes ADD COLUMN expires_in_boot INTEGER;
+    CREATE INDEX sandboxes_expiring_in_boot ON sandboxes (boot, expires_in_boot)
+        WHERE expires_in_boot IS NOT NULL AND state IN ('ready', 'active');
     CREATE UNIQUE INDEX sandboxes_by_live_key ON sandboxes (idempotency_key)
         WHERE idempotency_key IS NOT NULL AND state NOT IN ('destroyed', 'failed', 'parked');
     CREATE TABLE events (

@@ -254,13 +254,20 @@ fn the_settings_that_durability_stands_on_hold() {
 fn the_question_that_every_command_asks_is_answered_by_indexes() {
     let (temp, _) = filled();
     let connection = Connection::open(temp.path().join("state.db")).unwrap();
-    let plan = |sql: &str| {
+    let explain = |sql: &str| {
         let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let lines = statement.query_map([], |row| row.get::<_, String>(3)).unwrap();
         lines.map(Result::unwrap).collect::<Vec<_>>().join("\n")
     };
-    let plan = plan(operations::UNFINISHED);
+    let plan = explain(operations::UNFINISHED);
     assert!(plan.contains("operations_unfinished") && plan.contains("sandboxes_unfinished"), "{plan}");
+    let expired =
+        ["?1", "?2", "?3"].iter().fold(sandboxes::expired_sql(), |sql, value| sql.replace(value, "7"));
+    let plan = explain(&expired);
+    assert!(plan.contains("sandboxes_expiring ") && plan.contains("sandboxes_expiring_in_boot"), "{plan}");
+    assert!(!plan.contains("SCAN w") && !plan.contains("SCAN s"), "{plan}");
+    let plan = explain("SELECT data FROM events WHERE sandbox_id = 'x' AND seq > 1 ORDER BY seq LIMIT 9");
+    assert!(plan.contains("events_by_sandbox") && !plan.contains("SCAN"), "{plan}");
 }
 
 #[test]

@@ -46,6 +46,7 @@ pub(super) fn plan(
     });
     let mut flags = vec!["--detach".to_owned(), "--init".to_owned(), format!("--name={name}")];
     flags.extend(hardening());
+    flags.extend(without_proxies(kind));
     flags.extend(limits(&request.resources)?);
     flags.extend(networking(request, &name)?);
     flags.extend(identity(request, wanted, kind, user));
@@ -69,6 +70,27 @@ fn refuse_elsewhere(request: &Provision) -> Result<()> {
         "containers are made on this machine only, and host {} is {}",
         request.host, request.address
     )))
+}
+
+/// An engine passes on what its own program knows of proxies, passwords included.
+const PROXIES: [&str; 10] = [
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "FTP_PROXY",
+    "NO_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "ftp_proxy",
+    "no_proxy",
+    "all_proxy",
+];
+
+fn without_proxies(kind: Kind) -> Vec<String> {
+    match kind {
+        Kind::Docker => PROXIES.iter().map(|name| format!("--env={name}=")).collect(),
+        Kind::Podman => vec!["--http-proxy=false".to_owned()],
+    }
 }
 
 fn hardening() -> [String; 4] {
@@ -109,7 +131,9 @@ fn networking(request: &Provision, name: &str) -> Result<Vec<String>> {
         NetworkNeed::None if !has_network(request) => Ok(vec!["--network=none".to_owned()]),
         NetworkNeed::None => {
             let ports = request.reachability.ports.iter().map(|port| format!("--publish=127.0.0.1::{port}"));
-            Ok(std::iter::once(format!("--network={name}")).chain(ports).collect())
+            // An address that nobody has: older engines ask the host's own servers for names even where the network leads nowhere.
+            let nobody = "--dns=192.0.2.1".to_owned();
+            Ok([format!("--network={name}"), nobody].into_iter().chain(ports).collect())
         }
         NetworkNeed::Allow(_) => Err(Error::Refused {
             reason:

@@ -16,6 +16,9 @@ const LOOKING: Duration = Duration::from_secs(30);
 /// How long it may take to say whether anybody is there.
 const GREETING: Duration = Duration::from_secs(5);
 
+/// What is looked for where no engine is named, the first one first.
+const PROGRAMS: [&str; 2] = ["docker", "podman"];
+
 /// One engine, reached by its program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Engine {
@@ -108,9 +111,26 @@ impl Engine {
 
     /// The one that is installed; of both, docker where it answers, else podman; docker where neither is, so that somebody says so.
     pub fn installed(host: Option<&str>) -> Self {
-        let named = |program: &str| Self { program: program.to_owned(), host: host.map(str::to_owned) };
-        let (docker, podman) = (named("docker"), named("podman"));
+        let [docker, podman] = PROGRAMS.map(|program| Self::named(program, host));
         Self::the_better(docker, podman)
+    }
+
+    /// The daemon that the program would speak to now is the one that it will be asked for later, from another shell.
+    pub fn named(program: &str, host: Option<&str>) -> Self {
+        let engine = Self { program: program.to_owned(), host: None };
+        let variable = match engine.kind() {
+            Kind::Docker => "DOCKER_HOST",
+            Kind::Podman => "CONTAINER_HOST",
+        };
+        let now = || std::env::var(variable).ok().filter(|host| !host.is_empty());
+        Self { host: host.map(str::to_owned).or_else(now), ..engine }
+    }
+
+    /// Every engine that answers; `chosen` where none does, so that somebody says so.
+    pub fn that_answer(host: Option<&str>, chosen: &Self) -> Vec<Self> {
+        let answers = |engine: &Self| engine.is_there() && engine.health() == Health::Healthy;
+        let all: Vec<Self> = PROGRAMS.iter().map(|name| Self::named(name, host)).filter(answers).collect();
+        if all.is_empty() { vec![chosen.clone()] } else { all }
     }
 
     fn the_better(first: Self, second: Self) -> Self {

@@ -128,7 +128,8 @@ impl From<Thing> for Found {
     fn from(thing: Thing) -> Self {
         Self {
             what: thing.what(),
-            running: thing.state == "running",
+            // One that is held still goes on when whoever holds it lets go.
+            running: matches!(thing.state.as_str(), "running" | "paused"),
             made_at: instant(&thing.created),
             sandbox_id: SandboxId::from_string(thing.sandbox),
         }
@@ -155,7 +156,7 @@ mod tests {
         let things = lines(format!("{line}\n{line}\n").as_bytes()).unwrap();
         assert_eq!(things.len(), 2);
         let found = Found::from(things[0].clone());
-        assert_eq!((found.what.as_str(), found.running), ("container abcdef012345 (paused)", false));
+        assert_eq!((found.what.as_str(), found.running), ("container abcdef012345 (paused)", true));
         assert_eq!(found.made_at.unwrap().to_string(), "2026-11-16T20:37:48Z");
         assert!(lines(b"").unwrap().is_empty() && lines(b"no").is_err());
     }

@@ -80,12 +80,20 @@ impl ContainerExtension {
 
     fn engine(&self) -> &Engine {
         self.engine.get_or_init(|| {
-            let host = self.defined.host.clone();
-            match self.defined.engine.clone() {
-                Some(program) => Engine { program, host },
-                None => Engine::installed(host.as_deref()),
+            let host = self.defined.host.as_deref();
+            match &self.defined.engine {
+                Some(program) => Engine::named(program, host),
+                None => Engine::installed(host),
             }
         })
+    }
+
+    /// Every engine that something may have been made with: where none is named, it was the one that answered then.
+    fn engines(&self) -> Vec<Engine> {
+        match self.defined.engine {
+            Some(_) => vec![self.engine().clone()],
+            None => Engine::that_answer(self.defined.host.as_deref(), self.engine()),
+        }
     }
 
     fn labelled<'a>(&'a self, sandbox: Option<&'a SandboxId>) -> Labelled<'a> {
@@ -118,14 +126,20 @@ impl EnvironmentExtension for ContainerExtension {
         let made = handle.map(made).transpose()?;
         match &made {
             Some(made) => remove(&made.engine, &Labelled { home: &made.home, sandbox: Some(sandbox) }),
-            None => remove(self.engine(), &self.labelled(Some(sandbox))),
+            None => {
+                let labelled = self.labelled(Some(sandbox));
+                self.engines().iter().try_for_each(|engine| remove(engine, &labelled))
+            }
         }
     }
 
     fn inspect(&self, sandbox: Option<&SandboxId>) -> Result<Vec<Found>> {
         let labelled = self.labelled(sandbox);
-        let mut things = labelled.containers(self.engine())?;
-        things.extend(labelled.networks(self.engine())?);
+        let mut things = Vec::new();
+        for engine in self.engines() {
+            things.extend(labelled.containers(&engine)?);
+            things.extend(labelled.networks(&engine)?);
+        }
         Ok(things.into_iter().map(Found::from).collect())
     }
 

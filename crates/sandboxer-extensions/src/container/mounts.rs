@@ -23,7 +23,9 @@ pub(super) fn flags(mounts: &[Mount]) -> Result<Vec<String>> {
             if !mount.from.is_absolute() {
                 return Err(refused(mount, "it is not at an absolute path"));
             }
-            Ok(["--mount=type=bind".to_owned(), field("source", from), field("target", at)].join(","))
+            let mut fields = vec!["--mount=type=bind".to_owned(), field("source", from), field("target", at)];
+            fields.extend(mount.read_only.then(|| "readonly".to_owned()));
+            Ok(fields.join(","))
         })
         .collect()
 }
@@ -77,7 +79,7 @@ mod tests {
     use super::*;
 
     fn mount(from: &str, at: &str) -> Mount {
-        Mount { workspace: "w".into(), from: from.into(), at: at.into() }
+        Mount { workspace: "w".into(), from: from.into(), at: at.into(), read_only: false }
     }
 
     #[test]

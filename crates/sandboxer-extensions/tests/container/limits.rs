@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::yard::{Yard, inside, request, try_inside};
 
 fn mount(from: &Path, at: &str) -> Mount {
-    Mount { workspace: "w".into(), from: from.into(), at: at.into() }
+    Mount { workspace: "w".into(), from: from.into(), at: at.into(), read_only: false }
 }
 
 #[test]

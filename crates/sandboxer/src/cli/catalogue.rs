@@ -1,12 +1,13 @@
 //! What the commands on profiles, extensions and hosts share: reading the catalogue, showing an entry, and what a route depends on
 //! besides it.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use sandboxer::wiring;
 use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::environment::{
-    Catalogue, ExtensionDefinition, ExtensionRegistry, Health, Host, Load, Surroundings,
+    Capacity, Catalogue, ExtensionDefinition, ExtensionRegistry, Health, Host, Load, Surroundings,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -100,12 +101,13 @@ impl App {
 
     /// What a route depends on besides the catalogue.
     pub fn nearby(&self) -> Result<Nearby, CliError> {
-        // Nothing was ever made here: answer without opening a thing.
-        let loads = match wiring::has_state(&self.places.home) {
+        // Where nothing was ever made, or no host is ever full, nobody has to be counted.
+        let is_bounded = |host: &Host| host.capacity != Capacity::default();
+        let loads = match wiring::has_state(&self.places.home) && self.catalogue()?.hosts().any(is_bounded) {
             true => Load::by_host(&self.open()?.manager.list(false)?),
             false => BTreeMap::new(),
         };
-        Ok(Nearby { loads, extensions: self.extensions() })
+        Ok(Nearby { loads, extensions: self.extensions(), asked: RefCell::default() })
     }
 }
 
@@ -113,6 +115,8 @@ impl App {
 pub struct Nearby {
     loads: BTreeMap<String, Load>,
     extensions: ExtensionRegistry,
+    /// What each has said: it is the same on every host.
+    asked: RefCell<BTreeMap<String, Health>>,
 }
 
 /// One that cannot even be opened is not well.
@@ -125,7 +129,8 @@ fn health(extensions: &ExtensionRegistry, definition: &ExtensionDefinition) -> H
 
 impl Surroundings for Nearby {
     fn health(&self, extension: &ExtensionDefinition, _host: &Host) -> Health {
-        health(&self.extensions, extension)
+        let mut asked = self.asked.borrow_mut();
+        asked.entry(extension.id.clone()).or_insert_with(|| health(&self.extensions, extension)).clone()
     }
 
     fn load(&self, host: &str) -> Load {

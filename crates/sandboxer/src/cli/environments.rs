@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use sandboxer_core::config::{Isolation, NetworkAccess, RunSettings, parse_size};
 use sandboxer_core::environment::{Environment, IsolationLevel, NetworkNeed, RouteQuestion, route};
-use sandboxer_core::service::{EnvironmentRequest, Sandbox};
+use sandboxer_core::service::{Created, EnvironmentRequest, Sandbox};
 
 use super::contain::{Asked, Work};
 use super::error::{CliError, Kind};
 use super::output;
-use super::session::App;
+use super::session::{App, Session};
 
 /// Where the flags stand in a command's help.
 const HEADING: &str = "Environment";
@@ -38,6 +38,11 @@ pub struct EnvironmentArgs {
 }
 
 impl EnvironmentArgs {
+    /// What a request with the same key was answered with, whatever has become of the route.
+    pub fn answered(&self, session: &Session) -> Result<Option<Created>, CliError> {
+        self.idempotency_key.as_deref().map_or(Ok(None), |key| Ok(session.manager.answered(key)?))
+    }
+
     /// The environment that is asked for, routed. Nothing is made yet.
     pub fn request(&self, app: &App) -> Result<Option<Box<EnvironmentRequest>>, CliError> {
         let Some(profile) = &self.profile else { return Ok(None) };
@@ -79,14 +84,15 @@ pub fn is_elsewhere(sandbox: &Sandbox) -> bool {
 pub fn entering(work: &Work<'_>) -> Result<Option<Vec<OsString>>, CliError> {
     let sandbox = &work.target.sandbox;
     let Some(environment) = sandbox.environment.as_deref() else { return Ok(None) };
-    let Some(handle) = &environment.handle else { return without_handle(sandbox, environment) };
+    let handle = environment.handle.as_ref().filter(|_| environment.failure.is_none());
+    let Some(handle) = handle else { return without_handle(sandbox, environment) };
     let on_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let prefix = match on_terminal && !handle.exec_on_terminal.is_empty() {
         true => &handle.exec_on_terminal,
         false => &handle.exec,
     };
     if prefix.is_empty() {
-        return Ok(None);
+        return if work.session.manager.runs_here(sandbox)? { Ok(None) } else { Err(runs_nothing(sandbox)) };
     }
     refuse_flags(work)?;
     let mut whole: Vec<OsString> = prefix.iter().map(OsString::from).collect();
@@ -98,14 +104,21 @@ pub fn entering(work: &Work<'_>) -> Result<Option<Vec<OsString>>, CliError> {
     Ok(Some(whole))
 }
 
+/// A command that was meant for an environment does not run beside it.
+fn runs_nothing(sandbox: &Sandbox) -> CliError {
+    let message = format!("{} runs no commands in its environments", output::name(sandbox.extension_id()));
+    CliError::new(Kind::Unavailable, message)
+        .hint(format!("work in its files: `sandbox path {}`; or ask for another profile", sandbox.name))
+}
+
 /// What holds a command in there was settled when it was made, by its profile.
 fn refuse_flags(work: &Work<'_>) -> Result<(), CliError> {
-    if *work.asked == Asked::default() {
+    if *work.asked == Asked::default() && work.run.timeout.is_none() {
         return Ok(());
     }
     let sandbox = &work.target.sandbox;
     let message = format!(
-        "commands in {} are held by {}: flags on isolation, network, limits and variables do not reach there",
+        "commands in {} are held by {}: isolation, network, limits, times (`run.timeout`) and variables do not reach there",
         output::name(&sandbox.name),
         output::name(sandbox.extension_id())
     );
@@ -149,7 +162,12 @@ pub fn lines(sandbox: &Sandbox) -> Vec<(&'static str, String)> {
     for endpoint in &environment.endpoints {
         lines.push((
             "reach",
-            format!("{} at {}:{}", output::sentence(&endpoint.name), endpoint.host, endpoint.port),
+            format!(
+                "{} at {}:{}",
+                output::sentence(&endpoint.name),
+                output::sentence(&endpoint.host),
+                endpoint.port
+            ),
         ));
     }
     let labels: &BTreeMap<String, String> = &environment.labels;

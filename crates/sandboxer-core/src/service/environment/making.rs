@@ -30,10 +30,17 @@ impl SandboxManager {
         if target.sandbox.environment.is_none() {
             return Err(no_environment(&target.sandbox));
         }
-        if let Some(checkpoint) = from {
-            self.restore(target, checkpoint)?;
-        }
         let (lock, target) = self.lock_open(target)?;
+        InUse::check_none(&self.sandbox_dir(&target.sandbox.id), &lock)?;
+        let (lock, target) = match from {
+            // It takes the lock by itself; who begins a command meanwhile is seen again below.
+            Some(checkpoint) => {
+                drop(lock);
+                self.restore(&target, checkpoint)?;
+                self.lock_open(&target)?
+            }
+            None => (lock, target),
+        };
         InUse::check_none(&self.sandbox_dir(&target.sandbox.id), &lock)?;
         let told = |sandbox: &Sandbox| {
             (format!("environment of {} made again", sandbox.name), json!({"from": from}))

@@ -3,17 +3,20 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use super::steps::{failure, unmade};
+use super::steps::failure;
 use crate::Result;
 use crate::contract::EnvironmentExtension;
-use crate::environment::{Environment, ExtensionDefinition, Found, Provider};
+use crate::environment::{Environment, ExtensionDefinition, Found, Health, Provider};
 use crate::model::SandboxId;
+use crate::service::descriptor::Descriptor;
 use crate::service::manager::{SandboxManager, explain};
 use crate::service::{ReconcileReport, Sandbox};
 use crate::store::now;
 
 /// What is younger than this may be about to be written down.
 const GRACE: Duration = Duration::from_secs(600);
+/// The step of a failure that is none of the making.
+const LOST: &str = "ready";
 const GONE: &str = "it is not there any more";
 const STOPPED: &str = "it is there and does not run";
 
@@ -29,6 +32,10 @@ impl SandboxManager {
     /// order here, and nobody's concern.
     pub(in crate::service) fn reconcile_used(&self, dry_run: bool) -> Result<ReconcileReport> {
         let used = self.used_extensions()?;
+        // Most have none, and a wrong file of the catalogue is nothing to them.
+        if used.is_empty() {
+            return Ok(ReconcileReport::default());
+        }
         self.reconcile_among(&used, GRACE, dry_run, |definition| used.contains(&definition.id))
     }
 
@@ -80,10 +87,18 @@ impl SandboxManager {
         let environments = &self.parts.environments;
         let wanted =
             |definition: &&ExtensionDefinition| definition.provider != Provider::Local && wanted(definition);
-        for definition in environments.known()?.extensions.values().filter(wanted) {
+        let extensions = &environments.known()?.extensions;
+        for missing in used.iter().filter(|id| !extensions.contains_key(*id) && *id != "ext.local") {
+            report.failed.push(format!("{missing}: it is not in the catalogue any more"));
+        }
+        for definition in extensions.values().filter(wanted) {
             match environments.extension(&definition.id).and_then(|extension| found_by(&*extension)) {
-                Ok(Some(found)) => all.push((definition, found)),
-                Ok(None) => {}
+                Ok(Answer::Things(found)) => all.push((definition, found)),
+                // Nothing is concluded where it has made something; else it is not here, and that is all.
+                Ok(Answer::NotHere(reason)) if used.contains(&definition.id) => {
+                    report.failed.push(format!("{}: {reason}", definition.id));
+                }
+                Ok(Answer::NotHere(_)) => {}
                 Err(error) => {
                     let told = format!("{}: {}", definition.id, explain(&error));
                     if used.contains(&definition.id) { &mut report.failed } else { &mut report.unasked }
@@ -103,7 +118,10 @@ impl SandboxManager {
         report: &mut ReconcileReport,
     ) {
         let told = format!("{} of {} ({})", item.what, item.sandbox_id, definition.id);
-        if is_young(item, grace) {
+        // What is on disk and in no row waits for `adopt`.
+        let is_on_disk =
+            matches!(Descriptor::read(&self.sandbox_dir(&item.sandbox_id)), Ok(Some(_)) | Err(_));
+        if is_young(item, grace) || is_on_disk {
             report.young.push(told);
             return;
         }
@@ -134,8 +152,8 @@ impl SandboxManager {
         let of = |s: &&Sandbox| s.extension_id() == definition.id && made_in(s).is_some();
         for sandbox in known.values().filter(of) {
             match why_lost(things.get(sandbox.id.as_str()).into_iter().flatten().copied()) {
-                None => report.sound += 1,
-                Some(_) => self.look_closer(definition, &sandbox.id, dry_run, report)?,
+                None if !was_lost(sandbox) => report.sound += 1,
+                _ => self.look_closer(definition, &sandbox.id, dry_run, report)?,
             }
         }
         report.lost.sort();
@@ -162,7 +180,12 @@ impl SandboxManager {
         match extension.and_then(|extension| extension.inspect(Some(id))) {
             Err(error) => report.failed.push(format!("{}: {}", definition.id, explain(&error))),
             Ok(things) => match why_lost(things.iter()) {
-                None => report.sound += 1,
+                None => {
+                    report.sound += 1;
+                    if was_lost(&sandbox) && !dry_run {
+                        self.tell_found(&sandbox, environment)?;
+                    }
+                }
                 Some(why) => {
                     report.lost.push(id.clone());
                     if !dry_run {
@@ -174,18 +197,27 @@ impl SandboxManager {
         Ok(())
     }
 
-    /// Told once: one that is known to be lost has nothing that could be lost again. The caller holds the lock.
+    /// Told once. The handle stays: whoever was asked may be another than the one who made it, and a destroy looks again, by the handle. The
+    /// caller holds the lock.
     fn tell_lost(&self, sandbox: &Sandbox, environment: &Environment, why: &str) -> Result<()> {
-        let mut environment = environment.clone();
-        if why == GONE {
-            unmade(&mut environment);
-        }
         if environment.failure.is_some() {
             return Ok(());
         }
-        environment.failure = Some(failure("ready", why.to_owned()));
-        self.store.tell_of_environment(&sandbox.id, &environment, "lost", Some(why))
+        let lost = Environment { failure: Some(failure(LOST, why.to_owned())), ..environment.clone() };
+        self.store.tell_of_environment(&sandbox.id, &lost, "lost", Some(why))
     }
+
+    /// Somebody has started it again.
+    fn tell_found(&self, sandbox: &Sandbox, environment: &Environment) -> Result<()> {
+        let found = Environment { failure: None, ..environment.clone() };
+        self.store.tell_of_environment(&sandbox.id, &found, "recreated", Some("it was found again"))
+    }
+}
+
+/// Whether it was told to be lost, and may have come back.
+fn was_lost(sandbox: &Sandbox) -> bool {
+    let failure = sandbox.environment.as_deref().and_then(|environment| environment.failure.as_ref());
+    failure.is_some_and(|failure| failure.step == LOST)
 }
 
 /// The environment of an open sandbox, where one was made.
@@ -203,13 +235,18 @@ fn why_lost<'a>(things: impl Iterator<Item = &'a Found>) -> Option<&'static str>
     }
 }
 
-/// `None` where the extension is not there at all, and so has made nothing.
-fn found_by(extension: &dyn EnvironmentExtension) -> Result<Option<Vec<Found>>> {
-    use crate::environment::Health;
+/// What an extension says when it is asked what there is.
+enum Answer {
+    Things(Vec<Found>),
+    /// Nobody is there to be asked, and why.
+    NotHere(String),
+}
+
+fn found_by(extension: &dyn EnvironmentExtension) -> Result<Answer> {
     match extension.health() {
-        Health::Undetected(_) => Ok(None),
+        Health::Undetected(reason) => Ok(Answer::NotHere(reason)),
         Health::Unhealthy(reason) => Err(crate::Error::refused(reason)),
-        Health::Healthy => extension.inspect(None).map(Some),
+        Health::Healthy => extension.inspect(None).map(Answer::Things),
     }
 }
 

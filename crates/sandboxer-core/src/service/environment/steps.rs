@@ -1,5 +1,6 @@
 //! The steps of an environment, each with its undo, as a create and a destroy take them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,15 +23,21 @@ const READY: &str = "ready";
 
 /// How long an environment may take to become ready, unless the extension's options say otherwise.
 const DEADLINE: Duration = Duration::from_secs(120);
+/// Nobody waits longer than a day.
+const LONGEST_DEADLINE: Duration = Duration::from_secs(24 * 3600);
 /// The option that says otherwise.
 const DEADLINE_OPTION: &str = "ready_timeout_seconds";
 
 impl SandboxManager {
     /// What a request with the same key was answered with.
     pub(in crate::service) fn made_by_key(&self, request: &CreateRequest) -> Result<Option<Created>> {
-        let Some(key) = request.environment.as_ref().and_then(|e| e.idempotency_key.as_deref()) else {
-            return Ok(None);
-        };
+        let key = request.environment.as_ref().and_then(|e| e.idempotency_key.as_deref());
+        key.map_or(Ok(None), |key| self.answered(key))
+    }
+
+    /// The open sandbox that a request with this key was answered with. Whoever repeats one asks this first: where it would be routed now does not
+    /// matter any more, nor whether its inputs are still there.
+    pub fn answered(&self, key: &str) -> Result<Option<Created>> {
         let found = self.store.sandbox_by_key(key)?.filter(|sandbox| sandbox.state.is_open());
         let message = |sandbox: &Sandbox| {
             format!("the request {key:?} was answered with sandbox {} already", sandbox.name)
@@ -80,8 +87,12 @@ impl SandboxManager {
     ) -> Result<Provision> {
         let mut mounts = Vec::new();
         for workspace in &sandbox.workspaces {
-            mounts.extend(mount(workspace, environment, access)?);
+            let mount = mount(workspace, environment, access)?;
+            mounts.extend(mount.iter().filter_map(|_| exposed(workspace)));
+            mounts.extend(mount);
         }
+        // Where an environment begins is the first.
+        mounts.sort_by_key(|mount| mount.read_only);
         Ok(Provision {
             sandbox_id: sandbox.id.clone(),
             name: sandbox.name.clone(),
@@ -94,7 +105,7 @@ impl SandboxManager {
             resources: environment.resources.clone(),
             reachability: environment.reachability.clone(),
             mounts,
-            options: environment.options.clone(),
+            options: options_of(environment),
             labels: environment.labels.clone(),
         })
     }
@@ -112,11 +123,17 @@ impl SandboxManager {
         extension.teardown(&sandbox.id, environment.handle.as_ref())
     }
 
+    /// Whether commands of this sandbox run in namespaces of this machine.
+    pub fn runs_here(&self, sandbox: &Sandbox) -> Result<bool> {
+        let Some(environment) = &sandbox.environment else { return Ok(true) };
+        Ok(self.parts.environments.definition(&environment.route.extension_id)?.provider == Provider::Local)
+    }
+
     /// Holds still what runs in an environment that is not of this machine's namespaces.
     pub(in crate::service) fn hold_environment_still(&self, sandbox: &Sandbox) -> Result<Option<Quiet>> {
         let Some(environment) = &sandbox.environment else { return Ok(None) };
         match &environment.handle {
-            Some(handle) if environment.step == READY => {
+            Some(handle) if environment.step == READY && environment.failure.is_none() => {
                 self.parts.environments.extension(&environment.route.extension_id)?.hold_still(handle)
             }
             _ => Ok(None),
@@ -181,7 +198,14 @@ pub(super) fn failure(step: &str, reason: String) -> EnvironmentFailure {
 
 fn deadline(environment: &Environment) -> Duration {
     let seconds = environment.options.get(DEADLINE_OPTION).and_then(serde_json::Value::as_u64);
-    seconds.map_or(DEADLINE, Duration::from_secs)
+    seconds.map_or(DEADLINE, |seconds| Duration::from_secs(seconds).min(LONGEST_DEADLINE))
+}
+
+/// What only the extension understands: the deadline is kept here.
+fn options_of(environment: &Environment) -> BTreeMap<String, serde_json::Value> {
+    let mut options = environment.options.clone();
+    options.remove(DEADLINE_OPTION);
+    options
 }
 
 /// Where a workspace is, and where it appears. What has no path (a database) is connected to instead.
@@ -194,7 +218,30 @@ fn mount(workspace: &Workspace, environment: &Environment, access: WorkspaceAcce
         WorkspaceAccess::HostPath => seen_by_everybody(workspace, &from)?,
         WorkspaceAccess::Any | WorkspaceAccess::Transfer => {}
     }
-    Ok(Some(Mount { workspace: workspace.name.clone(), from, at }))
+    workspace.sandbox_ref.check_path()?;
+    refuse_companions(workspace)?;
+    Ok(Some(Mount { workspace: workspace.name.clone(), from, at, read_only: false }))
+}
+
+/// What a workspace needs besides, to be read at its own path: the objects that a checkout's repository borrows.
+fn exposed(workspace: &Workspace) -> Option<Mount> {
+    let at = workspace.sandbox_ref.text("exposes").map(PathBuf::from)?;
+    let from = at.canonicalize().ok()?;
+    Some(Mount { workspace: workspace.name.clone(), from, at, read_only: true })
+}
+
+/// Programs put other files beside such a file, and those would be lost with the environment.
+fn refuse_companions(workspace: &Workspace) -> Result<()> {
+    if workspace.sandbox_ref.text("companions").is_none() {
+        return Ok(());
+    }
+    Err(Error::Unavailable {
+        strategy: workspace.sandbox_ref.strategy_name.clone(),
+        path: workspace.resource.path().map(Path::to_path_buf).unwrap_or_default(),
+        reason: "programs keep files beside a database, which would stay behind in the environment; isolate the directory \
+                 that it is in, or use ext.local"
+            .to_owned(),
+    })
 }
 
 /// A mount in a namespace of its own is seen by those who go there, and a daemon does not.

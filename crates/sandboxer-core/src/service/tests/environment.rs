@@ -479,3 +479,32 @@ fn a_time_to_live_is_extended_from_now() {
     assert_eq!(manager.enforce_ttl().unwrap().expired, [sandbox.id]);
     hosted.assert_nothing_left("its time was up");
 }
+
+#[test]
+fn a_key_is_free_once_its_sandbox_is_parked() {
+    let hosted = Hosted::new();
+    let manager = hosted.manager();
+    let first = manager.get_or_create_sandbox(&hosted.request(Some("k"))).unwrap().sandbox;
+    let target = manager.find(first.id.as_str()).unwrap();
+    change_all(&manager, &target);
+    manager.destroy(&target, Uncommitted::Park).unwrap();
+    assert!(manager.answered("k").unwrap().is_none());
+    let second = manager.get_or_create_sandbox(&hosted.request(Some("k"))).unwrap();
+    assert!(second.created && manager.answered("k").unwrap().unwrap().sandbox.id == second.sandbox.id);
+    let parked = manager.find_parked(first.id.as_str()).unwrap();
+    manager.unpark(&parked, None).unwrap();
+    assert_eq!(manager.find(first.id.as_str()).unwrap().sandbox.id, first.id);
+}
+
+#[test]
+fn a_plan_is_not_answered_with_another_environment() {
+    let hosted = Hosted::new();
+    let manager = hosted.manager();
+    let plan = Some(PlanId::from_string("pln_1"));
+    let plain = CreateRequest { plan: plan.clone(), environment: None, ..hosted.request(None) };
+    manager.get_or_create_sandbox(&plain).unwrap();
+    let asked = CreateRequest { plan: plan.clone(), ..hosted.request(None) };
+    let refused = manager.get_or_create_sandbox(&asked).unwrap_err();
+    assert!(refused.to_string().contains("with no profile"), "{refused}");
+    assert_eq!(hosted.there(), 0);
+}

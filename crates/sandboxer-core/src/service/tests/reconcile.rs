@@ -142,3 +142,36 @@ fn gc_asks_only_those_who_ever_made_something() {
     *hosted.room.sick.lock().unwrap() = Some("the daemon is down".into());
     assert!(manager.gc(Uncommitted::Park, false).unwrap().failed[0].contains("the daemon is down"));
 }
+
+#[test]
+fn what_is_lost_is_still_taken_down_and_may_come_back() {
+    let hosted = Hosted::new();
+    let (manager, target) = hosted.made();
+    let id = target.sandbox.id.to_string();
+    hosted.room.there.lock().unwrap().remove(&id);
+    assert_eq!(manager.reconcile(Duration::ZERO, false).unwrap().lost.len(), 1);
+    hosted.room.there.lock().unwrap().insert(id.clone());
+    assert_eq!(manager.reconcile(Duration::ZERO, false).unwrap().sound, 1);
+    let told = kinds(&manager, &target.sandbox);
+    assert!(told.ends_with(&["lost".to_owned(), "recreated".to_owned()]), "{told:?}");
+    assert!(manager.find(&id).unwrap().sandbox.environment.unwrap().failure.is_none());
+    // Whoever was asked did not see it, and it is there all the same.
+    hosted.room.there.lock().unwrap().remove(&id);
+    manager.reconcile(Duration::ZERO, false).unwrap();
+    hosted.room.there.lock().unwrap().insert(id.clone());
+    manager.destroy(&manager.find(&id).unwrap(), Uncommitted::Discard).unwrap();
+    hosted.assert_nothing_left("it was looked for once more");
+}
+
+#[test]
+fn what_waits_to_be_adopted_is_left_alone() {
+    let hosted = Hosted::new();
+    let (manager, target) = hosted.made();
+    drop(manager);
+    for file in ["state.db", "state.db-wal", "state.db-shm"] {
+        let _ = std::fs::remove_file(hosted.world.home().join(file));
+    }
+    let report = hosted.manager().reconcile(Duration::ZERO, false).unwrap();
+    assert_eq!((report.removed.len(), report.young.len(), hosted.there()), (0, 1, 1), "{report:?}");
+    assert!(report.young[0].contains(target.sandbox.id.as_str()));
+}

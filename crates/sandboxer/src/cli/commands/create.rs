@@ -96,6 +96,9 @@ impl ConsumerArgs {
 pub fn run(app: &mut App, args: &Args) -> Outcome {
     let inputs = args.inputs()?;
     let session = app.open_at(&project_start(&inputs)?)?;
+    if let Some(answered) = args.environment.answered(&session)? {
+        return tell(app, &answered);
+    }
     let request = CreateRequest {
         inputs,
         strategy: args.strategy.clone(),
