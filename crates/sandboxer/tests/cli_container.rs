@@ -133,3 +133,24 @@ fn an_engine_that_does_not_answer_is_no_route() {
     assert_eq!(health.unwrap()["healthy"], false);
     assert_eq!(world.json(&["list"])["sandboxes"], json!([]));
 }
+
+#[test]
+fn a_checkout_has_the_objects_that_it_borrows() {
+    let Some(harbour) = Harbour::new() else { return };
+    let world = &harbour.world;
+    for words in [
+        &["init", "--quiet"][..],
+        &["add", "."],
+        &["-c", "user.name=n", "-c", "user.email=e@example.com", "commit", "--quiet", "-m", "first"],
+    ] {
+        let git =
+            std::process::Command::new("git").args(words).current_dir(world.project()).status().unwrap();
+        assert!(git.success(), "{words:?}");
+    }
+    harbour.create(&["--strategy", "git_worktree"]);
+    let script = "ls \"$(cat .git/objects/info/alternates)\" | grep -c .; touch \"$(cat .git/objects/info/alternates)/x\"";
+    let ran = world.run(&["exec", "box", "--", "sh", "-c", script]);
+    assert!(ran.stdout.trim().parse::<u32>().unwrap() > 2 && ran.code != 0, "{} {}", ran.stdout, ran.stderr);
+    assert!(ran.stderr.contains("Read-only file system"), "{}", ran.stderr);
+    world.ok(&["destroy", "box", "--discard"]);
+}

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::arguments::{Plan, how_to_pull, plan};
 use super::call::Answer;
-use super::engine::{Engine, working};
+use super::engine::{Engine, Kind, working};
 use super::labels::{CONFIGURATION, HOME, SANDBOX};
 use super::options::Wanted;
 use super::state::{Container, Stage};
@@ -25,12 +25,22 @@ const FETCHING: Duration = Duration::from_secs(1_800);
 pub(super) fn make(extension: &ContainerExtension, request: &Provision) -> Result<Handle> {
     let wanted = extension.defined.wanted(request)?;
     let engine = extension.engine();
-    let user = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let user = who_we_are(engine);
     let plan = plan(request, &wanted, engine.kind(), &extension.home, user)?;
     let attempt = Attempt { extension, request, engine, wanted: &wanted, plan: &plan };
     attempt.make_network()?;
     let container = attempt.run()?;
     Ok(handle(extension, request, &plan, container))
+}
+
+/// Who we are, as the engine sees it: to one that runs as ourselves we are its root.
+fn who_we_are(engine: &Engine) -> (u32, u32) {
+    let us = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let is_ours = || engine.look(&["info", "--format={{.SecurityOptions}}"]);
+    let is_rootless = us.0 != 0
+        && engine.kind() == Kind::Docker
+        && is_ours().is_ok_and(|said| String::from_utf8_lossy(&said).contains("name=rootless"));
+    if is_rootless { (0, 0) } else { us }
 }
 
 fn handle(extension: &ContainerExtension, request: &Provision, plan: &Plan, container: String) -> Handle {
