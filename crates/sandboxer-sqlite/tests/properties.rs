@@ -65,11 +65,12 @@ fn insert(program: &Program, edit: &Edit, number: u16) {
             (number, data),
         ),
         "words" if number.is_multiple_of(11) => {
-            program.execute("INSERT INTO words VALUES (NULL, ?1)", [data])
+            program.execute("INSERT INTO words(word, data) VALUES (NULL, ?1)", [data])
         }
-        "pairs" => {
-            program.execute("INSERT OR REPLACE INTO pairs VALUES (?1 / 2, 'T' || ?1 % 3, ?2)", (number, data))
-        }
+        "pairs" => program.execute(
+            "INSERT OR REPLACE INTO pairs(one, two, data) VALUES (?1 / 2, 'T' || ?1 % 3, ?2)",
+            (number, data),
+        ),
         _ => program
             .execute(&format!("INSERT OR REPLACE INTO {table}({key}, data) VALUES (?1, ?2)"), (number, data)),
     };
