@@ -258,3 +258,43 @@ fn seen_by_everybody(workspace: &Workspace, path: &Path) -> Result<()> {
             .to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::model::{PlanId, Resource, SandboxRef};
+
+    fn workspace(key: &str, value: &str) -> Workspace {
+        let resource = Resource::at_path("sqlite", Path::new("/data/app.db"));
+        let sandbox_ref =
+            SandboxRef::new(PlanId::generate(), resource.id.clone(), "snapshot").with(key, value);
+        let (name, reason) = ("db".to_owned(), String::new());
+        Workspace { name, resource, requested_strategy: "snapshot".into(), reason, sandbox_ref }
+    }
+
+    #[test]
+    fn files_that_others_are_put_beside_are_refused() {
+        let refused = refuse_companions(&workspace("companions", "/scratch/ws_1")).unwrap_err();
+        assert!(
+            matches!(&refused, Error::Unavailable { reason, .. } if reason.contains("ext.local")),
+            "{refused}"
+        );
+        refuse_companions(&workspace("dir", "/scratch/ws_1")).unwrap();
+    }
+
+    #[test]
+    fn what_a_workspace_borrows_is_only_read() {
+        let exposed = exposed(&workspace("exposes", "/")).unwrap();
+        assert!(exposed.read_only && exposed.from == exposed.at);
+        assert!(super::exposed(&workspace("exposes", "/no/such/objects")).is_none());
+    }
+
+    #[test]
+    fn what_only_our_processes_see_is_refused() {
+        let workspace = workspace("dir", "/x");
+        seen_by_everybody(&workspace, Path::new("/")).unwrap();
+        let refused = seen_by_everybody(&workspace, Path::new("/proc/self")).unwrap_err();
+        assert!(matches!(&refused, Error::Unavailable { reason, .. } if reason.contains("copy_on_write")));
+    }
+}

@@ -144,6 +144,19 @@ fn gc_asks_only_those_who_ever_made_something() {
 }
 
 #[test]
+fn an_extension_that_is_not_here_or_not_known_any_more_is_named() {
+    let hosted = Hosted::new();
+    let (manager, target) = hosted.made();
+    *hosted.room.absent.lock().unwrap() = true;
+    let report = manager.reconcile(Duration::ZERO, false).unwrap();
+    assert!(report.lost.is_empty() && report.failed == ["ext.fake: it is not installed"], "{report:?}");
+    let without = hosted.manager_knowing(&["ext.local"]);
+    let report = without.reconcile(Duration::ZERO, false).unwrap();
+    assert!(report.failed[0].contains("not in the catalogue any more"), "{report:?}");
+    assert!(without.runs_here(&target.sandbox).is_err() && !manager.runs_here(&target.sandbox).unwrap());
+}
+
+#[test]
 fn what_is_lost_is_still_taken_down_and_may_come_back() {
     let hosted = Hosted::new();
     let (manager, target) = hosted.made();
