@@ -15,11 +15,12 @@ Json = Dict[str, Any]
 
 @dataclass(frozen=True)
 class Mount:
-    """One workspace, where it is on this machine, and where it is to appear inside."""
+    """One workspace, where it is on this machine, and where it is to appear inside; or what it borrows, only to be read."""
 
     workspace: str
     from_: str
     at: str
+    read_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,8 @@ def _request(params: Json, _content: bytes) -> Provision:
 
 
 def _mount(value: Json) -> Mount:
-    return Mount(value["workspace"], paths.decode(value["from"]), paths.decode(value["at"]))
+    places = (paths.decode(value["from"]), paths.decode(value["at"]))
+    return Mount(value["workspace"], *places, read_only=value.get("read_only", False))
 
 
 def _handle(params: Json, _content: bytes) -> Handle:

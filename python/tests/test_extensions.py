@@ -33,7 +33,7 @@ class Extensions(HostCase):
     def test_a_life(self):
         host = self.extension()
         made = host.call("provision", {"request": REQUEST}).result
-        self.assertEqual(made, {"data": {"pid": 7}, "version": 1, "exec": ["nsenter"]})
+        self.assertEqual(made, {"data": {"pid": 7}, "version": 1, "exec": ["nsenter"], "exec_on_terminal": []})
         told = host.call("wait_ready", {"handle": HANDLE, "deadline_ms": 1}).error
         self.assertEqual((told["message"], told["data"]), ("pid 7 does not answer", {"kind": "not_ready"}))
         ready = host.call("wait_ready", {"handle": HANDLE, "deadline_ms": 1000}).result
