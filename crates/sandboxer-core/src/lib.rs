@@ -4,6 +4,7 @@
 //! settings, progress callbacks and a cancel flag come in as arguments. Everything that isolates a resource is reached
 //! through the [`registry::StrategyRegistry`]; everything that is remembered goes through the [`store::Store`].
 
+pub mod access;
 pub mod config;
 pub mod contract;
 pub mod environment;

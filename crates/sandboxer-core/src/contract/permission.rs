@@ -1,11 +1,22 @@
 //! Who may do what.
 
+use crate::access::Visibility;
 use crate::model::AccessResult;
 
 /// Decides by principal, action and scope. Every refusal says why.
 pub trait PermissionService: Send + Sync {
     /// Whether `principal` may do `action` (`create`, `read`, `commit`, …) on `scope` (a resource id or sandbox id).
     fn decide(&self, principal: &str, action: &str, scope: &str) -> AccessResult;
+
+    /// Who asks, where that is known by more than what a request says of itself.
+    fn caller(&self) -> Option<&str> {
+        None
+    }
+
+    /// Which sandboxes whoever asks gets to see.
+    fn visibility(&self) -> Visibility {
+        Visibility::Everything
+    }
 }
 
 /// Local mode: whoever can run the command has the operating system's permissions, and those decide.

@@ -105,6 +105,7 @@ impl SandboxManager {
             plan_id,
             state: SandboxState::Provisioning,
             consumer: request.consumer.clone(),
+            principal: self.permissions.caller().map(str::to_owned),
             created_at,
             expires_at: expiry(created_at, time_to_live(request, self.parts.settings.default_ttl)?)?,
             environment: request.environment.as_ref().map(|e| Box::new(designed(e, &workspaces))),
@@ -214,7 +215,8 @@ impl SandboxManager {
                 return self.made_by_key(request);
             }
             Reservation::Overlaps(existing) => return self.settle(request, wanted, existing),
-            Reservation::NameTaken(holder) => return Err(name_taken(&holder)),
+            Reservation::NameTaken(holder) if self.sees(&holder) => return Err(name_taken(&holder)),
+            Reservation::NameTaken(holder) => return Err(name_taken_unseen(&holder.name)),
         }
         let lock = self.lock(&sandbox.id)?;
         // Between the row and the lock, another process's recovery may have taken it for a dead one.
@@ -236,6 +238,9 @@ impl SandboxManager {
         if let Some(busy) = existing.iter().find(|sandbox| !sandbox.state.is_open()) {
             self.wait_until_settled(&busy.id)?;
             return Ok(None);
+        }
+        if !existing.iter().all(|sandbox| self.sees(sandbox)) {
+            return Err(Error::refused(format!("plan {} is somebody else's", wanted.plan_id)));
         }
         let [only] = &existing[..] else { return Err(overlap_refused(wanted, &existing)) };
         if !is_same_set(only, wanted) {
@@ -538,6 +543,14 @@ fn name_taken(holder: &Sandbox) -> Error {
             "the name {:?} is taken by sandbox {} (plan {})",
             holder.name, holder.id, holder.plan_id
         ),
+        hint: Some("choose another name, or leave it out to have one made up".to_owned()),
+    }
+}
+
+/// What somebody else calls theirs is their affair.
+fn name_taken_unseen(name: &str) -> Error {
+    Error::Usage {
+        message: format!("the name {name:?} is taken"),
         hint: Some("choose another name, or leave it out to have one made up".to_owned()),
     }
 }

@@ -127,6 +127,6 @@ impl ResourceHandler for SandboxHandler<'_> {
     }
 
     fn project_access(&self, principal: &str, action: &str, resource: &Resource) -> AccessResult {
-        self.manager.parts.permissions.decide(principal, action, resource.id.as_str())
+        self.manager.permissions.decide(principal, action, resource.id.as_str())
     }
 }

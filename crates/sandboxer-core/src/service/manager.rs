@@ -15,7 +15,7 @@ use crate::contract::{
 use crate::environment::Environments;
 use crate::model::{OpId, SandboxId};
 use crate::registry::{StrategyContext, StrategyRegistry};
-use crate::store::{OperationEnd, Store, now};
+use crate::store::{OperationEnd, Page, PageQuery, Store, now};
 use crate::types::ResourceTypes;
 use crate::{Error, Result};
 
@@ -47,19 +47,27 @@ pub struct ManagerParts {
     pub remove_tree: fn(&Path) -> Result<()>,
 }
 
-/// The use cases. Any number of managers, in any number of processes, may share one state directory.
+/// The use cases. Any number of managers, in any number of processes, may share one state directory. A clone shares everything.
+#[derive(Clone)]
 pub struct SandboxManager {
-    pub(super) parts: ManagerParts,
-    pub(super) store: Store,
-    opened: Mutex<BTreeMap<String, Arc<dyn SandboxStrategy>>>,
+    pub(super) parts: Arc<ManagerParts>,
+    pub(super) store: Arc<Store>,
+    pub(super) permissions: Arc<dyn PermissionService>,
+    opened: Arc<Mutex<BTreeMap<String, Arc<dyn SandboxStrategy>>>>,
 }
 
 impl SandboxManager {
     /// Opens the state. What is not there yet is made by the first command that needs it. Recovers nothing: call
     /// [`SandboxManager::recover`] first in every command.
     pub fn open(parts: ManagerParts) -> Result<Self> {
-        let store = Store::open(&parts.home)?;
-        Ok(Self { parts, store, opened: Mutex::default() })
+        let store = Arc::new(Store::open(&parts.home)?);
+        let permissions = parts.permissions.clone();
+        Ok(Self { parts: Arc::new(parts), store, permissions, opened: Arc::default() })
+    }
+
+    /// The same use cases for somebody with these permissions.
+    pub fn permitted_by(&self, permissions: Arc<dyn PermissionService>) -> Self {
+        Self { permissions, ..self.clone() }
     }
 
     /// Every strategy.
@@ -79,7 +87,15 @@ impl SandboxManager {
 
     /// Sandboxes, newest first: the live ones, or all that ever were.
     pub fn list(&self, all: bool) -> Result<Vec<Sandbox>> {
-        self.store.sandboxes(all)
+        let visibility = self.permissions.visibility();
+        let mut sandboxes = self.store.sandboxes(all)?;
+        sandboxes.retain(|sandbox| visibility.includes(&sandbox.owner()));
+        Ok(sandboxes)
+    }
+
+    /// A part of them, newest first.
+    pub fn page(&self, query: &PageQuery) -> Result<Page> {
+        self.store.page(query, &self.permissions.visibility())
     }
 
     /// The operation log, newest first.
@@ -97,6 +113,7 @@ impl SandboxManager {
 
     /// Keeps a sandbox from being ended, by its time or by anybody, for as long as the answer is held.
     pub fn use_sandbox(&self, target: &Target) -> Result<InUse> {
+        self.permit_on(target, "exec")?;
         let (lock, target) = self.lock_open(target)?;
         InUse::begin(&self.sandbox_dir(&target.sandbox.id), &lock)
     }
@@ -131,13 +148,22 @@ impl SandboxManager {
 
     /// Asks whether `consumer` may do `action` on `scope`.
     pub(super) fn permit(&self, consumer: &Consumer, action: &str, scope: &str) -> Result<()> {
-        let principal = format!("{}:{}", consumer.actor_type, consumer.project);
-        let answer = self.parts.permissions.decide(&principal, action, scope);
+        let by_itself = || format!("{}:{}", consumer.actor_type, consumer.project);
+        let principal = self.permissions.caller().map_or_else(by_itself, str::to_owned);
+        let answer = self.permissions.decide(&principal, action, scope);
         if answer.permitted { Ok(()) } else { Err(Error::refused(answer.reason)) }
     }
 
     pub(super) fn permit_on(&self, target: &Target, action: &str) -> Result<()> {
+        if !self.sees(&target.sandbox) {
+            return Err(Error::not_found("sandbox", target.sandbox.id.as_str()));
+        }
         self.permit(&target.sandbox.consumer, action, target.sandbox.id.as_str())
+    }
+
+    /// Whether whoever asks gets to see a sandbox. What they do not see is not there for them.
+    pub(super) fn sees(&self, sandbox: &Sandbox) -> bool {
+        self.permissions.visibility().includes(&sandbox.owner())
     }
 
     pub(super) fn sandboxes_dir(&self) -> PathBuf {

@@ -21,6 +21,7 @@
 //! | `park.rs` | uncommitted work put away and taken up again |
 //! | `budget.rs` | what may be kept, what goes, where the space is |
 //! | `recover.rs` | what a killed process left |
+//! | `tokens.rs` | tokens: made, taken back, looked at when somebody shows one |
 //! | `adopt.rs` | sandboxes on disk that the store has lost |
 //! | `handler.rs` | the same for one resource of a plan, with plain results |
 
@@ -49,6 +50,7 @@ mod refresh;
 mod select;
 mod settle;
 mod together;
+mod tokens;
 mod told;
 mod undo;
 mod views;

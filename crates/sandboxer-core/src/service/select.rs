@@ -37,19 +37,16 @@ impl SandboxManager {
 
     fn select_sandbox(&self, name: &str, all: bool) -> Result<Sandbox> {
         if name == "@last" {
-            return self
-                .store
-                .sandboxes(false)?
-                .into_iter()
-                .next()
-                .ok_or_else(|| Error::not_found("sandbox", name));
+            return self.list(false)?.into_iter().next().ok_or_else(|| Error::not_found("sandbox", name));
         }
         let id = name.to_ascii_lowercase();
         let exact = self.store.sandbox(&SandboxId::from_string(id.as_str()))?;
-        if let Some(sandbox) = exact.filter(|sandbox| all || sandbox.state.is_live()) {
+        if let Some(sandbox) = exact.filter(|sandbox| (all || sandbox.state.is_live()) && self.sees(sandbox))
+        {
             return Ok(sandbox);
         }
-        if let Some(sandbox) = self.store.sandboxes_by_name(name, all)?.into_iter().next() {
+        let named = self.store.sandboxes_by_name(name, all)?;
+        if let Some(sandbox) = named.into_iter().find(|sandbox| self.sees(sandbox)) {
             return Ok(sandbox);
         }
         match &self.by_prefix(&id, all)?[..] {
@@ -66,12 +63,13 @@ impl SandboxManager {
         if !possible {
             return Ok(Vec::new());
         }
-        self.store.sandboxes_by_prefix(&format!("{PREFIX}{ulid}"), all)
+        let mut found = self.store.sandboxes_by_prefix(&format!("{PREFIX}{ulid}"), all)?;
+        found.retain(|sandbox| self.sees(sandbox));
+        Ok(found)
     }
 
     fn unknown(&self, name: &str) -> Result<Error> {
-        let names: Vec<String> =
-            self.store.sandboxes(false)?.into_iter().map(|sandbox| sandbox.name).collect();
+        let names: Vec<String> = self.list(false)?.into_iter().map(|sandbox| sandbox.name).collect();
         let similar = resolve::nearest(name, names.iter());
         Ok(Error::NotFound { what: "sandbox", name: name.to_owned(), similar })
     }

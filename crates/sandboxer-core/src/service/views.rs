@@ -90,6 +90,9 @@ pub struct Sandbox {
     pub state: SandboxState,
     /// Who asked for it.
     pub consumer: Consumer,
+    /// Who that was by name, where a server knew it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
     /// When it was asked for.
     pub created_at: Timestamp,
     /// When it ends by itself.

@@ -25,6 +25,7 @@ fn sandbox(name: &str) -> Sandbox {
         plan_id,
         state: SandboxState::Provisioning,
         consumer: Consumer { actor_type: "agt".into(), project: "shop".into() },
+        principal: None,
         created_at: super::now(),
         expires_at: None,
         environment: None,

@@ -12,13 +12,15 @@ mod events;
 mod kept;
 mod moment;
 mod operations;
+mod pages;
 mod sandboxes;
 mod schema;
+mod tokens;
 
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -29,6 +31,7 @@ use crate::{Error, Result};
 pub(crate) use convert::now;
 pub use moment::Moment;
 pub use operations::OperationEnd;
+pub use pages::{Page, PageQuery};
 pub use sandboxes::{Naming, Reservation};
 pub use schema::FORMAT;
 
@@ -43,13 +46,19 @@ pub struct Store {
     home: PathBuf,
     path: PathBuf,
     connection: Mutex<Option<Connection>>,
+    /// For readers who come while another thread writes and flushes; as many as there ever were at once.
+    readers: Mutex<Vec<Connection>>,
 }
 
 impl Store {
     /// Opens the database of the state directory `home`. Where there is none yet, nothing is made until the first write.
     pub fn open(home: &Path) -> Result<Self> {
-        let store =
-            Self { home: home.to_path_buf(), path: home.join("state.db"), connection: Mutex::new(None) };
+        let store = Self {
+            home: home.to_path_buf(),
+            path: home.join("state.db"),
+            connection: Mutex::new(None),
+            readers: Mutex::default(),
+        };
         drop(store.existing()?);
         Ok(store)
     }
@@ -65,10 +74,32 @@ impl Store {
         step: &'static str,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T> {
-        match &*self.existing()? {
+        let guard = match self.connection.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
+            Err(TryLockError::WouldBlock) => return self.read_beside(step, query),
+        };
+        match &*self.opened(guard)? {
             Some(connection) => query(connection).map_err(|error| self.failed(step, error)),
             None => Ok(T::default()),
         }
+    }
+
+    /// The same on a connection of its own: what is written is seen when it is committed, and nobody is waited for.
+    fn read_beside<T: Default>(
+        &self,
+        step: &'static str,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None if self.is_there()? => self.connect()?,
+            None => return Ok(T::default()),
+        };
+        let found = query(&connection).map_err(|error| self.failed(step, error));
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        found
     }
 
     /// Runs a read-modify-write as one durable transaction, which no other process's can come between.
@@ -117,7 +148,13 @@ impl Store {
 
     /// The connection, opened now if it was not and the file is there.
     fn existing(&self) -> Result<MutexGuard<'_, Option<Connection>>> {
-        let mut guard = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        self.opened(self.connection.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn opened<'c>(
+        &self,
+        mut guard: MutexGuard<'c, Option<Connection>>,
+    ) -> Result<MutexGuard<'c, Option<Connection>>> {
         if guard.is_none() && self.is_there()? {
             *guard = Some(self.connect()?);
         }

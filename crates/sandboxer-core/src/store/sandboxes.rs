@@ -18,10 +18,10 @@ use crate::service::{CheckpointRecord, Operation, Sandbox, SandboxState, Workspa
 /// One row per workspace; what comes in between is the condition.
 const SELECT: &str = "
     SELECT s.id, s.name, s.plan_id, s.state, s.consumer, s.created_at, s.expires_at,
-           w.name, w.resource, w.requested_strategy, w.reason, w.ref, s.environment
+           w.name, w.resource, w.requested_strategy, w.reason, w.ref, s.environment, s.principal
     FROM sandboxes s JOIN workspaces w ON w.sandbox_id = s.id WHERE ";
 const NEWEST_FIRST: &str = " ORDER BY s.created_at DESC, s.seq DESC, w.position";
-const LIVE: &str = "s.state NOT IN ('destroyed', 'failed', 'parked')";
+pub(super) const LIVE: &str = "s.state NOT IN ('destroyed', 'failed', 'parked')";
 
 /// How a new sandbox gets its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -333,7 +333,11 @@ pub(super) fn expired_sql() -> String {
     format!("{SELECT}{EXPIRED}{NEWEST_FIRST}")
 }
 
-fn select(connection: &Connection, condition: &str, values: impl Params) -> rusqlite::Result<Vec<Sandbox>> {
+pub(super) fn select(
+    connection: &Connection,
+    condition: &str,
+    values: impl Params,
+) -> rusqlite::Result<Vec<Sandbox>> {
     let mut statement = connection.prepare_cached(&format!("{SELECT}{condition}{NEWEST_FIRST}"))?;
     group(statement.query(values)?)
 }
@@ -364,6 +368,7 @@ fn sandbox(row: &Row<'_>) -> rusqlite::Result<Sandbox> {
         expires_at: optional_time(row, 6)?,
         workspaces: Vec::new(),
         environment: optional_json(row, 12)?,
+        principal: row.get(13)?,
     })
 }
 
@@ -379,8 +384,8 @@ fn workspace(row: &Row<'_>) -> rusqlite::Result<Workspace> {
 
 fn insert(t: &Transaction<'_>, sandbox: &Sandbox, name: &str) -> rusqlite::Result<()> {
     let sql =
-        "INSERT INTO sandboxes (id, name, plan_id, state, consumer, created_at, expires_at, environment)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        "INSERT INTO sandboxes (id, name, plan_id, state, consumer, created_at, expires_at, environment, principal)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     t.prepare_cached(sql)?.execute(params![
         sandbox.id.as_str(),
         name,
@@ -390,6 +395,7 @@ fn insert(t: &Transaction<'_>, sandbox: &Sandbox, name: &str) -> rusqlite::Resul
         sandbox.created_at.as_microsecond(),
         sandbox.expires_at.map(|at| at.as_microsecond()),
         sandbox.environment.as_ref().map(to_json).transpose()?,
+        sandbox.principal,
     ])?;
     sandbox.workspaces.iter().enumerate().try_for_each(|(at, w)| insert_workspace(t, sandbox, at, w))
 }

@@ -108,6 +108,21 @@ const MIGRATIONS: &[&str] = &[
         delivered INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
 ",
+    "
+    ALTER TABLE sandboxes ADD COLUMN principal TEXT;
+    CREATE INDEX sandboxes_live ON sandboxes (seq) WHERE state NOT IN ('destroyed', 'failed', 'parked');
+    CREATE TABLE tokens (
+        id TEXT PRIMARY KEY,
+        principal TEXT NOT NULL,
+        consumer TEXT NOT NULL,
+        scopes TEXT NOT NULL,
+        resources TEXT NOT NULL,
+        secret TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        expires_at INTEGER,
+        revoked_at INTEGER
+    ) STRICT, WITHOUT ROWID;
+",
 ];
 
 /// The format of the open database; 0 where it is empty.

@@ -19,6 +19,7 @@ pub(super) fn sandbox(name: &str) -> Sandbox {
         plan_id,
         state: SandboxState::Ready,
         consumer: Consumer { actor_type: "adm".into(), project: "p".into() },
+        principal: None,
         created_at: now(),
         expires_at: Some(now()),
         environment: None,

@@ -38,7 +38,8 @@ impl SandboxManager {
     /// The open sandbox that a request with this key was answered with. Whoever repeats one asks this first: where it would be routed now does not
     /// matter any more, nor whether its inputs are still there.
     pub fn answered(&self, key: &str) -> Result<Option<Created>> {
-        let found = self.store.sandbox_by_key(key)?.filter(|sandbox| sandbox.state.is_open());
+        let found =
+            self.store.sandbox_by_key(key)?.filter(|sandbox| sandbox.state.is_open() && self.sees(sandbox));
         let message = |sandbox: &Sandbox| {
             format!("the request {key:?} was answered with sandbox {} already", sandbox.name)
         };

@@ -1,0 +1,119 @@
+//! Sandboxes a page at a time, as far as somebody sees them.
+
+use rusqlite::{Connection, OptionalExtension, ToSql};
+
+use super::Store;
+use super::sandboxes::{LIVE, select};
+use crate::access::Visibility;
+use crate::model::SandboxId;
+use crate::service::{Sandbox, SandboxState};
+use crate::{Error, Result};
+
+/// How many are in a page, unless somebody says otherwise.
+pub const PAGE: usize = 100;
+
+/// Which part of the sandboxes is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageQuery {
+    /// Those that were, too.
+    pub all: bool,
+    /// In this state only.
+    pub state: Option<SandboxState>,
+    /// Of this plan only.
+    pub plan: Option<String>,
+    /// Of this project only.
+    pub project: Option<String>,
+    /// Behind this one.
+    pub after: Option<SandboxId>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl Default for PageQuery {
+    fn default() -> Self {
+        Self { all: false, state: None, plan: None, project: None, after: None, limit: PAGE }
+    }
+}
+
+/// A part of the sandboxes, newest first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// The part.
+    pub sandboxes: Vec<Sandbox>,
+    /// The last of them, where there are more behind it.
+    pub next: Option<SandboxId>,
+}
+
+/// Whether a sandbox is seen, as [`Visibility::includes`] has it.
+const SEEN: &str = "CASE ifnull(x.environment ->> '$.scope', 'consumer')
+    WHEN 'host' THEN 1
+    WHEN 'project' THEN x.consumer ->> '$.project' = :own_project
+    ELSE x.principal = :principal AND x.consumer ->> '$.project' = :own_project
+         AND x.consumer ->> '$.actor_type' = :own_actor END";
+
+impl Store {
+    /// The part of the sandboxes that is asked for, as far as it is seen.
+    pub fn page(&self, query: &PageQuery, visibility: &Visibility) -> Result<Page> {
+        let behind = match &query.after {
+            Some(id) => Some(self.place(id)?.ok_or_else(|| Error::not_found("sandbox", id.as_str()))?),
+            None => None,
+        };
+        // One more than asked for tells whether there are more.
+        let mut sandboxes = self.read("list the sandboxes", |c| page(c, query, behind, visibility))?;
+        let more = sandboxes.len() > query.limit;
+        sandboxes.truncate(query.limit);
+        let next = sandboxes.last().filter(|_| more).map(|last| last.id.clone());
+        Ok(Page { sandboxes, next })
+    }
+
+    fn place(&self, id: &SandboxId) -> Result<Option<i64>> {
+        self.read("look up a sandbox", |c| {
+            let sql = "SELECT seq FROM sandboxes WHERE id = ?1";
+            c.prepare_cached(sql)?.query_row([id.as_str()], |row| row.get(0)).optional()
+        })
+    }
+}
+
+fn page(
+    connection: &Connection,
+    query: &PageQuery,
+    behind: Option<i64>,
+    visibility: &Visibility,
+) -> rusqlite::Result<Vec<Sandbox>> {
+    let limit = query.limit.saturating_add(1) as i64;
+    let state = query.state.map(SandboxState::as_str);
+    let mut values: Vec<(&str, &dyn ToSql)> = vec![(":limit", &limit)];
+    let mut conditions = Vec::new();
+    let live = LIVE.replace("s.", "x.");
+    if !query.all && state.is_none() {
+        conditions.push(live.as_str());
+    }
+    for (name, value, condition) in [
+        (":behind", behind.as_ref().map(|v| v as &dyn ToSql), "x.seq < :behind"),
+        (":state", state.as_ref().map(|v| v as &dyn ToSql), "x.state = :state"),
+        (":plan", query.plan.as_ref().map(|v| v as &dyn ToSql), "x.plan_id = :plan"),
+        (
+            ":project",
+            query.project.as_ref().map(|v| v as &dyn ToSql),
+            "x.consumer ->> '$.project' = :project",
+        ),
+    ] {
+        if let Some(value) = value {
+            values.push((name, value));
+            conditions.push(condition);
+        }
+    }
+    if let Visibility::Of { principal, consumer } = visibility {
+        conditions.push(SEEN);
+        values.extend([
+            (":principal", principal as &dyn ToSql),
+            (":own_project", &consumer.project),
+            (":own_actor", &consumer.actor_type),
+        ]);
+    }
+    let conditions = if conditions.is_empty() { "1".to_owned() } else { conditions.join(" AND ") };
+    let condition = format!(
+        "s.seq IN (SELECT x.seq FROM sandboxes x WHERE {conditions} ORDER BY x.seq DESC LIMIT :limit)"
+    );
+    select(connection, &condition, &*values)
+}
