@@ -36,6 +36,17 @@ impl From<Token> for Caller {
 }
 
 impl Caller {
+    /// Somebody who may nothing.
+    pub fn nobody() -> Self {
+        Self {
+            principal: "nobody".to_owned(),
+            consumer: Consumer { actor_type: String::new(), project: String::new() },
+            scopes: BTreeSet::new(),
+            resources: Vec::new(),
+            token: "none".to_owned(),
+        }
+    }
+
     /// Whether a scope is theirs.
     pub fn has(&self, scope: TokenScope) -> bool {
         self.scopes.contains(&scope)

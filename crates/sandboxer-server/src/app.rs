@@ -1,0 +1,166 @@
+//! What every request shares.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandboxer_core::access::{Caller, ProjectAccess, TokenScope};
+use sandboxer_core::service::SandboxManager;
+use tokio::sync::{Semaphore, watch};
+
+use crate::backend::Backend;
+use crate::feed::Feed;
+use crate::metrics::Metrics;
+use crate::problem::Problem;
+
+/// How much a client may send, and how long it may take.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Of a JSON document.
+    pub document: usize,
+    /// Of a file.
+    pub file: usize,
+    /// For sending a body.
+    pub body_time: Duration,
+    /// How long a create is waited for before the answer is 202.
+    pub patience: Duration,
+    /// How many long operations run at once; others wait.
+    pub at_once: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            document: 1 << 20,
+            file: 256 << 20,
+            body_time: Duration::from_secs(30),
+            patience: Duration::from_secs(20),
+            at_once: 32,
+        }
+    }
+}
+
+/// What every request shares.
+pub struct App {
+    pub backend: Arc<dyn Backend>,
+    pub feed: Feed,
+    pub metrics: Metrics,
+    pub limits: Limits,
+    /// Names that a `Host` header may have on TCP.
+    pub hosts: Vec<String>,
+    /// Turns true when the server is about to end.
+    pub stopping: watch::Receiver<bool>,
+    heavy: Arc<Semaphore>,
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub enum Who {
+    /// The owner of the state directory, or root, over the Unix socket.
+    Local,
+    /// Whoever has the token.
+    Caller(Arc<Caller>),
+    /// Somebody without one, who asks whether the server is well.
+    Nobody,
+}
+
+impl Who {
+    /// By what name the log knows them.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Local => "local",
+            Self::Caller(caller) => &caller.principal,
+            Self::Nobody => "nobody",
+        }
+    }
+
+    /// Whether a scope is theirs.
+    pub fn has(&self, scope: TokenScope) -> bool {
+        match self {
+            Self::Local => true,
+            Self::Caller(caller) => caller.has(scope),
+            Self::Nobody => false,
+        }
+    }
+
+    /// The key of a request, so that nobody is answered with what another's request with the same key was.
+    pub fn key(&self, key: &str) -> String {
+        match self {
+            Self::Local | Self::Nobody => key.to_owned(),
+            Self::Caller(caller) => {
+                let consumer = &caller.consumer;
+                format!("{}/{}:{}/{key}", caller.principal, consumer.actor_type, consumer.project)
+            }
+        }
+    }
+
+    /// The use cases as far as they are theirs.
+    pub fn manager(&self, manager: &SandboxManager) -> SandboxManager {
+        match self {
+            Self::Local => manager.clone(),
+            Self::Caller(caller) => manager.permitted_by(Arc::new(ProjectAccess::new((**caller).clone()))),
+            Self::Nobody => manager.permitted_by(Arc::new(ProjectAccess::new(Caller::nobody()))),
+        }
+    }
+
+    /// Refuses whoever lacks a scope, in words.
+    pub fn require(&self, scope: TokenScope, action: &str) -> Result<(), Problem> {
+        if self.has(scope) {
+            return Ok(());
+        }
+        Err(Problem::refused(format!("{} may not {action}: that takes a token with the scope {scope}", self.name())))
+    }
+}
+
+impl App {
+    /// Over what the program around supplies.
+    pub fn new(backend: Arc<dyn Backend>, limits: Limits, hosts: Vec<String>, stopping: watch::Receiver<bool>) -> Self {
+        let heavy = Arc::new(Semaphore::new(limits.at_once));
+        Self { feed: Feed::new(), metrics: Metrics::default(), backend, limits, hosts, stopping, heavy }
+    }
+
+    /// Runs something short that may wait for the disk, as far as `who` may.
+    pub async fn look<T: Send + 'static>(
+        self: &Arc<Self>,
+        who: &Who,
+        work: impl FnOnce(&SandboxManager) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let (app, who) = (self.clone(), who.clone());
+        finished(tokio::task::spawn_blocking(move || work(&who.manager(app.backend.manager()))).await)
+    }
+
+    /// Runs something that may take long: so many at once, and to its end, whether or not anybody still waits for the answer.
+    pub async fn work<T: Send + 'static>(
+        self: &Arc<Self>,
+        who: &Who,
+        work: impl FnOnce(&SandboxManager) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let (app, who) = (self.clone(), who.clone());
+        self.undertake(move || work(&who.manager(app.backend.manager()))).await
+    }
+
+    /// The same for work that has its own way to the use cases.
+    pub async fn undertake<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        // Closed is what it never is.
+        let permit = self.heavy.clone().acquire_owned().await.ok();
+        finished(
+            tokio::task::spawn_blocking(move || {
+                let _permit = permit;
+                work()
+            })
+            .await,
+        )
+    }
+}
+
+fn finished<T>(joined: Result<Result<T, Problem>, tokio::task::JoinError>) -> Result<T, Problem> {
+    joined.unwrap_or_else(|_| {
+        Err(Problem::new(
+            axum::http::StatusCode::INTERNAL_SERVER_ERROR,
+            sandboxer_documents::Kind::Error,
+            "the server failed at this request; its log says more",
+        ))
+    })
+}

@@ -1,0 +1,188 @@
+//! What differs, made real or thrown away.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use sandboxer_core::model::{CommitRequest, History, OnConflict};
+use sandboxer_documents::{CommitDocument, DiffDocument, RollbackDocument, UndoDocument, patch};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::input::{Asked, Document, Named, rel_paths};
+use super::{answer, fine};
+use crate::app::{App, Who};
+use crate::problem::Problem;
+
+/// What of the difference.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiffQuery {
+    workspace: Option<String>,
+    path: Option<String>,
+    #[serde(default)]
+    format: Format,
+}
+
+/// How the difference is told.
+#[derive(Clone, Copy, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    #[default]
+    Json,
+    Patch,
+}
+
+/// What differs from the original
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{id}/diff", tag = "changes", operation_id = "diff",
+    params(
+        ("id" = String, Path, description = "Its id, a unique beginning of it, or its name"),
+        ("workspace" = Option<String>, Query, description = "Of this workspace only"),
+        ("path" = Option<String>, Query, description = "Only this path and what lies below it"),
+        ("format" = Option<String>, Query, description = "`json`, or `patch` for what `git apply` takes"),
+    ),
+    responses((status = 200, description = "The difference", content(
+        (ref("#/components/schemas/DiffDocument") = "application/json"),
+        (String = "text/x-diff"),
+    ))),
+)]
+pub async fn diff(
+    State(app): State<Arc<App>>,
+    who: Who,
+    named: Named,
+    Asked(query): Asked<DiffQuery>,
+) -> Result<Response, Problem> {
+    let paths = rel_paths(query.path.as_slice())?;
+    app.work(&who, move |manager| {
+        let target = named.find(manager, query.workspace.as_deref())?;
+        let diff = manager.diff(&target, &paths)?;
+        if query.format == Format::Json {
+            return fine(&DiffDocument::new(&target.sandbox, &diff));
+        }
+        let bytes = patch::bytes(patch::single(&diff)?)?;
+        Ok(([(header::CONTENT_TYPE, "text/x-diff")], bytes).into_response())
+    })
+    .await
+}
+
+/// What is to be committed, and how.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CommitBody {
+    /// Only this workspace.
+    workspace: Option<String>,
+    /// Only these paths and what lies below them; empty means everything.
+    paths: Vec<String>,
+    /// Why; kept in the log, and the message of a git commit.
+    message: Option<String>,
+    /// Refuse unless this is the digest of exactly what is to be committed.
+    digest: Option<String>,
+    /// What to do where the original has changed meanwhile.
+    on_conflict: OnConflict,
+    /// Git: only leave it as this branch, for review.
+    to: Option<String>,
+    /// Git: what becomes of commits that were made in the sandbox.
+    history: History,
+    /// Rules that have to hold, such as `paths=src/**; max-files=50`.
+    #[serde(rename = "if")]
+    conditions: Vec<String>,
+    /// Commit flagged paths, too.
+    accept_flags: bool,
+    /// Check everything and tell what would be committed, but write nothing.
+    dry_run: bool,
+}
+
+/// Make the difference real: all of it or nothing
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/commit", tag = "changes", operation_id = "commit",
+    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
+    request_body(content = ref("#/components/schemas/CommitBody")),
+    responses(
+        (status = 200, description = "It is committed", body = ref("#/components/schemas/CommitDocument")),
+        (status = 409, description = "The original has changed, and nothing is committed; or somebody edited what was being written after the decision, and their edit stands",
+         content((ref("#/components/schemas/Problem") = "application/problem+json"), (ref("#/components/schemas/CommitDocument") = "application/json"))),
+    ),
+)]
+pub async fn commit(
+    State(app): State<Arc<App>>,
+    who: Who,
+    named: Named,
+    Document(body): Document<CommitBody>,
+) -> Result<Response, Problem> {
+    let request = CommitRequest {
+        paths: rel_paths(&body.paths)?,
+        message: body.message,
+        digest: body.digest,
+        on_conflict: body.on_conflict,
+        branch: body.to,
+        history: body.history,
+        ..CommitRequest::default()
+    };
+    let backend = app.backend.clone();
+    app.work(&who, move |manager| {
+        let rules = backend.rules(&body.conditions, body.accept_flags)?;
+        let target = named.find(manager, body.workspace.as_deref())?;
+        let committed = match body.dry_run {
+            true => manager.try_commit(&target, &request, &rules),
+            false => manager.commit(&target, &request, &rules),
+        };
+        let commit = committed.map_err(|error| Problem::from(error).aimed_at(&named.id))?;
+        let document = match body.dry_run {
+            true => CommitDocument::tried(&target.sandbox, &commit),
+            false => CommitDocument::new(&target.sandbox, &commit),
+        };
+        let parked = commit.workspaces.iter().any(|(_, result)| !result.conflicts.is_empty());
+        answer(if parked { StatusCode::CONFLICT } else { StatusCode::OK }, &document)
+    })
+    .await
+}
+
+/// Take the last commit of a sandbox back
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/undo", tag = "changes", operation_id = "undo",
+    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
+    responses((status = 200, description = "It is taken back, and pending again", body = ref("#/components/schemas/UndoDocument"))),
+)]
+pub async fn undo(State(app): State<Arc<App>>, who: Who, named: Named) -> Result<Response, Problem> {
+    app.work(&who, move |manager| {
+        let target = named.find(manager, None)?;
+        let operation = manager.last_commit(Some(&target.sandbox))?;
+        let undone = manager.undo(&operation).map_err(|error| Problem::from(error).aimed_at(&named.id))?;
+        fine(&UndoDocument::new(&undone))
+    })
+    .await
+}
+
+/// Which paths.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PathsBody {
+    /// Only this workspace.
+    workspace: Option<String>,
+    /// Only these paths and what lies below them; empty means everything.
+    paths: Vec<String>,
+}
+
+/// Throw the difference away
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/rollback", tag = "changes", operation_id = "rollback",
+    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
+    request_body(content = ref("#/components/schemas/PathsBody")),
+    responses((status = 200, description = "It is as it began", body = ref("#/components/schemas/RollbackDocument"))),
+)]
+pub async fn rollback(
+    State(app): State<Arc<App>>,
+    who: Who,
+    named: Named,
+    Document(body): Document<PathsBody>,
+) -> Result<Response, Problem> {
+    let paths = rel_paths(&body.paths)?;
+    app.work(&who, move |manager| {
+        let target = named.find(manager, body.workspace.as_deref())?;
+        let results = manager.rollback(&target, &paths).map_err(|error| Problem::from(error).aimed_at(&named.id))?;
+        fine(&RollbackDocument::new(&target.sandbox, &results))
+    })
+    .await
+}

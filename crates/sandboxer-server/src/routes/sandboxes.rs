@@ -1,0 +1,360 @@
+//! Sandboxes: made, looked at, listed, given more time, made again, ended.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use sandboxer_core::access::TokenScope;
+use sandboxer_core::config::parse_ttl;
+use sandboxer_core::environment::{SandboxCreateRequest, SandboxStatus};
+use sandboxer_core::model::{PlanId, SandboxId};
+use sandboxer_core::service::{
+    CreateRequest, Created, Ended, Input, Sandbox, SandboxManager, SandboxState, Uncommitted,
+};
+use sandboxer_core::store::PageQuery;
+use sandboxer_core::types::is_url;
+use sandboxer_documents::SandboxDocument;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::input::{Asked, Document, Named};
+use super::{answer, fine};
+use crate::app::{App, Who};
+use crate::problem::Problem;
+
+/// The longest key of a request.
+const LONGEST_KEY: usize = 255;
+/// The longest page.
+const LONGEST_PAGE: usize = 1000;
+/// How often is looked whether a sandbox that is being made is on record.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A page of sandboxes, newest first.
+#[derive(Serialize, JsonSchema)]
+pub struct SandboxesDocument {
+    /// The page.
+    #[schemars(with = "Vec<SandboxStatus>")]
+    sandboxes: Vec<Box<serde_json::value::RawValue>>,
+    /// What to give as `after` for the next page; missing where this is the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// Which sandboxes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListQuery {
+    limit: Option<usize>,
+    after: Option<String>,
+    #[serde(default)]
+    all: bool,
+    state: Option<SandboxState>,
+    plan: Option<String>,
+    project: Option<String>,
+}
+
+/// Sandboxes, newest first
+#[utoipa::path(
+    get, path = "/v1/sandboxes", tag = "sandboxes", operation_id = "list_sandboxes",
+    params(
+        ("limit" = Option<u16>, Query, description = "At most so many: 1 to 1000; 100 without it", minimum = 1, maximum = 1000),
+        ("after" = Option<String>, Query, description = "Behind this one: `next` of the page before"),
+        ("all" = Option<bool>, Query, description = "Those that are gone, too"),
+        ("state" = Option<String>, Query, description = "In this state only"),
+        ("plan" = Option<String>, Query, description = "Of this plan only"),
+        ("project" = Option<String>, Query, description = "Of this project only"),
+    ),
+    responses((status = 200, description = "A page", body = ref("#/components/schemas/SandboxesDocument"))),
+)]
+pub async fn list(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Asked(query): Asked<ListQuery>,
+) -> Result<Response, Problem> {
+    let limit = query.limit.unwrap_or(PageQuery::default().limit);
+    if !(1..=LONGEST_PAGE).contains(&limit) {
+        return Err(Problem::usage(format!("limit={limit} is not from 1 to {LONGEST_PAGE}")));
+    }
+    let query = PageQuery {
+        all: query.all,
+        state: query.state,
+        plan: query.plan,
+        project: query.project,
+        after: query.after.map(SandboxId::from_string),
+        limit,
+    };
+    app.look(&who, move |manager| {
+        let page = manager.page(&query)?;
+        let raw = |sandbox: &Sandbox| serde_json::value::to_raw_value(&SandboxDocument::of(sandbox)).ok();
+        let sandboxes = page.sandboxes.iter().filter_map(raw).collect();
+        fine(&SandboxesDocument { sandboxes, next: page.next.map(|id| id.to_string()) })
+    })
+    .await
+}
+
+/// One sandbox
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{id}", tag = "sandboxes", operation_id = "get_sandbox",
+    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
+    responses((status = 200, description = "It", body = ref("#/components/schemas/SandboxStatus"))),
+)]
+pub async fn get(State(app): State<Arc<App>>, who: Who, named: Named) -> Result<Response, Problem> {
+    app.look(&who, move |manager| {
+        let target = manager.find_any(&named.id)?;
+        fine(&SandboxDocument::of(&target.sandbox))
+    })
+    .await
+}
+
+/// Make a sandbox, or get the one that the same request made before
+///
+/// Answers 201 with the new sandbox, 200 with one that was there (the same `Idempotency-Key`, or the same plan over the same inputs), and 202
+/// with one that is still being made, where `Prefer: respond-async` was sent or it takes long: look at `Location` again.
+#[utoipa::path(
+    post, path = "/v1/sandboxes", tag = "sandboxes", operation_id = "create_sandbox",
+    params(
+        ("Idempotency-Key" = Option<String>, Header, description = "A second request with this key is answered with the sandbox of the first, while that lives"),
+        ("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait until it is made"),
+    ),
+    request_body(content = ref("#/components/schemas/SandboxCreateRequest")),
+    responses(
+        (status = 200, description = "It was there", body = ref("#/components/schemas/SandboxStatus"), headers(("Location" = String))),
+        (status = 201, description = "It was made", body = ref("#/components/schemas/SandboxStatus"), headers(("Location" = String))),
+        (status = 202, description = "It is being made", body = ref("#/components/schemas/SandboxStatus"), headers(("Location" = String))),
+    ),
+)]
+pub async fn create(
+    State(app): State<Arc<App>>,
+    who: Who,
+    headers: HeaderMap,
+    Document(request): Document<SandboxCreateRequest>,
+) -> Result<Response, Problem> {
+    check_consumer(&who, &request)?;
+    let key = who.key(&key_of(&headers)?);
+    let patience = if prefers_async(&headers) { Duration::ZERO } else { app.limits.patience };
+    let (maker, shared, wanted) = (who.clone(), app.clone(), key.clone());
+    let making = tokio::spawn({
+        let app = app.clone();
+        async move { app.undertake(move || make(&shared, &maker, &request, wanted)).await }
+    });
+    tokio::pin!(making);
+    match tokio::time::timeout(patience, &mut making).await {
+        Ok(made) => told(made),
+        Err(_) => loop {
+            let wanted = key.clone();
+            let begun = app.look(&who, move |manager| Ok(manager.requested(&wanted)?)).await?;
+            if let Some(sandbox) = begun {
+                return located(StatusCode::ACCEPTED, &SandboxDocument::of(&sandbox), &sandbox);
+            }
+            if let Ok(made) = tokio::time::timeout(LOOK, &mut making).await {
+                return told(made);
+            }
+        },
+    }
+}
+
+fn told(made: Result<Result<Created, Problem>, tokio::task::JoinError>) -> Result<Response, Problem> {
+    let made = made.unwrap_or_else(|_| Err(Problem::usage("the server failed at this request")))?;
+    let status = if made.created { StatusCode::CREATED } else { StatusCode::OK };
+    located(status, &SandboxDocument::new(&made.sandbox, made.created, &made.message), &made.sandbox)
+}
+
+fn located(status: StatusCode, document: &SandboxDocument<'_>, sandbox: &Sandbox) -> Result<Response, Problem> {
+    let mut response = answer(status, document)?;
+    if let Ok(place) = HeaderValue::from_str(&format!("/v1/sandboxes/{}", sandbox.id)) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    Ok(response)
+}
+
+/// Whoever asks can only ask in their own name.
+fn check_consumer(who: &Who, request: &SandboxCreateRequest) -> Result<(), Problem> {
+    let Who::Caller(caller) = who else { return Ok(()) };
+    if request.consumer == caller.consumer || caller.has(TokenScope::Admin) {
+        return Ok(());
+    }
+    let (asked, own) = (&request.consumer, &caller.consumer);
+    Err(Problem::refused(format!(
+        "{} may not ask for {:?} of {:?}: its token is for {} of {}",
+        caller.principal, asked.actor_type, asked.project, own.actor_type, own.project
+    )))
+}
+
+fn key_of(headers: &HeaderMap) -> Result<String, Problem> {
+    match headers.get("Idempotency-Key") {
+        // Every request has one: it is also how one that takes long is found again.
+        None => Ok(format!("request/{}", SandboxId::generate())),
+        Some(value) => {
+            let text = value.to_str().ok().filter(|text| !text.is_empty() && text.len() <= LONGEST_KEY);
+            let odd = || Problem::usage(format!("an Idempotency-Key has 1 to {LONGEST_KEY} printable characters"));
+            text.map(str::to_owned).ok_or_else(odd)
+        }
+    }
+}
+
+fn prefers_async(headers: &HeaderMap) -> bool {
+    let preferences = headers.get_all("Prefer").iter().filter_map(|value| value.to_str().ok());
+    preferences.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("respond-async"))
+}
+
+fn make(app: &App, who: &Who, request: &SandboxCreateRequest, key: String) -> Result<Created, Problem> {
+    let manager = who.manager(app.backend.manager());
+    if let Some(answered) = manager.answered(&key)? {
+        return Ok(answered);
+    }
+    let inputs = request.inputs.iter().map(input).collect::<Result<Vec<_>, _>>()?;
+    let Some(first) = inputs.first() else {
+        return Err(Problem::usage("a sandbox needs at least one input").hint("\"inputs\": {\"repo\": \"/srv/repo\"}"));
+    };
+    let manager = who.manager(&app.backend.manager_at(&start(first))?);
+    let mut environment = app.backend.environment(request)?;
+    environment.idempotency_key = Some(key);
+    let request = CreateRequest {
+        inputs,
+        strategy: None,
+        no_fallback: false,
+        plan: request.plan.as_deref().map(PlanId::from_string),
+        name: request.name.clone(),
+        ttl: request.ttl.as_deref().map(parse_ttl).transpose()?,
+        consumer: request.consumer.clone(),
+        disposable: false,
+        environment: Some(Box::new(environment)),
+    };
+    Ok(manager.get_or_create_sandbox(&request)?)
+}
+
+/// A place is meant the same wherever the server was started: absolute, or a URL.
+fn input((name, location): (&String, &String)) -> Result<Input, Problem> {
+    if !location.starts_with('/') && !is_url(location) {
+        let message = format!("input {name:?}: {location:?} is neither an absolute path nor a URL");
+        return Err(Problem::usage(message).hint("a path is one on the server's machine"));
+    }
+    Ok(Input { name: Some(name.clone()), location: location.clone(), properties: Default::default() })
+}
+
+/// Where the project's file is looked for.
+fn start(input: &Input) -> PathBuf {
+    let path = Path::new(&input.location);
+    match path.is_dir() {
+        true => path.to_path_buf(),
+        false => path.parent().filter(|parent| parent.is_absolute()).unwrap_or(Path::new("/")).to_path_buf(),
+    }
+}
+
+/// What became of a sandbox that was to end.
+#[derive(Serialize, JsonSchema)]
+pub struct EndedDocument {
+    /// Its id.
+    sandbox_id: String,
+    /// What it was called.
+    name: String,
+    /// `destroyed`, or `parked` where it held uncommitted work.
+    state: SandboxState,
+    /// How many uncommitted changes are parked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changes: Option<usize>,
+}
+
+/// How to end it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndQuery {
+    #[serde(default)]
+    discard: bool,
+}
+
+/// End a sandbox; uncommitted work is parked
+#[utoipa::path(
+    delete, path = "/v1/sandboxes/{id}", tag = "sandboxes", operation_id = "destroy_sandbox",
+    params(
+        ("id" = String, Path, description = "Its id, a unique beginning of it, or its name"),
+        ("discard" = Option<bool>, Query, description = "Throw uncommitted work away for good"),
+    ),
+    responses((status = 200, description = "It has ended, now or before", body = ref("#/components/schemas/EndedDocument"))),
+)]
+pub async fn destroy(
+    State(app): State<Arc<App>>,
+    who: Who,
+    named: Named,
+    Asked(query): Asked<EndQuery>,
+) -> Result<Response, Problem> {
+    let uncommitted = if query.discard { Uncommitted::Discard } else { Uncommitted::Park };
+    app.work(&who, move |manager| {
+        let target = manager.find_any(&named.id)?;
+        let (state, changes) = match manager.destroy(&target, uncommitted)? {
+            Ended::Destroyed => (SandboxState::Destroyed, None),
+            Ended::Parked { changes } => (SandboxState::Parked, Some(changes)),
+            Ended::Already(state) => (state, None),
+        };
+        let sandbox = target.sandbox;
+        fine(&EndedDocument { sandbox_id: sandbox.id.to_string(), name: sandbox.name, state, changes })
+    })
+    .await
+}
+
+/// How long a sandbox is to live.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExtendBody {
+    /// From now, such as `2h`.
+    ttl: String,
+}
+
+/// Give a sandbox more time, or less
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/extend", tag = "sandboxes", operation_id = "extend_sandbox",
+    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
+    request_body(content = ref("#/components/schemas/ExtendBody")),
+    responses((status = 200, description = "It", body = ref("#/components/schemas/SandboxStatus"))),
+)]
+pub async fn extend(
+    State(app): State<Arc<App>>,
+    who: Who,
+    named: Named,
+    Document(body): Document<ExtendBody>,
+) -> Result<Response, Problem> {
+    let ttl = parse_ttl(&body.ttl)?;
+    changed(&app, &who, named, move |manager, target| Ok(manager.extend(target, ttl)?)).await
+}
+
+/// How an environment is to be made again.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RecreateBody {
+    /// The checkpoint to restore first.
+    from: Option<String>,
+}
+
+/// Take the environment of a sandbox down and make it again; the workspaces stay
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/recreate", tag = "sandboxes", operation_id = "recreate_sandbox",
+    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
+    request_body(content = ref("#/components/schemas/RecreateBody")),
+    responses((status = 200, description = "It", body = ref("#/components/schemas/SandboxStatus"))),
+)]
+pub async fn recreate(
+    State(app): State<Arc<App>>,
+    who: Who,
+    named: Named,
+    Document(body): Document<RecreateBody>,
+) -> Result<Response, Problem> {
+    changed(&app, &who, named, move |manager, target| Ok(manager.recreate(target, body.from.as_deref())?)).await
+}
+
+/// Changes a sandbox, and answers with how it is then.
+async fn changed(
+    app: &Arc<App>,
+    who: &Who,
+    named: Named,
+    change: impl FnOnce(&SandboxManager, &sandboxer_core::service::Target) -> Result<Sandbox, Problem> + Send + 'static,
+) -> Result<Response, Problem> {
+    app.work(who, move |manager| {
+        let target = named.find(manager, None)?;
+        let sandbox = change(manager, &target).map_err(|problem| problem.aimed_at(&named.id))?;
+        fine(&SandboxDocument::of(&sandbox))
+    })
+    .await
+}

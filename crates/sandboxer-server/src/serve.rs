@@ -1,0 +1,137 @@
+//! The whole of it: begin to listen, answer, look after things, end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sandboxer_core::contract::CancelFlag;
+use sandboxer_core::{Error, Result};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::app::{App, Limits};
+use crate::backend::Backend;
+use crate::connection;
+use crate::feed;
+use crate::listen::{Listen, Listening, inherited};
+use crate::lock::ServeLock;
+use crate::log::Line;
+use crate::routes;
+
+/// How often the house is kept.
+const MINUTE: Duration = Duration::from_secs(60);
+/// How long work that was told to stop has for it, at the end.
+const LAST_MOMENTS: Duration = Duration::from_secs(5);
+/// How many threads may wait for disks, locks and programs at once.
+const WAITING_THREADS: usize = 128;
+
+/// How to serve.
+pub struct Options {
+    /// Where to listen; nothing is for sockets that are handed over.
+    pub listen: Vec<Listen>,
+    /// `LISTEN_PID` and `LISTEN_FDS`.
+    pub handed_over: (Option<String>, Option<String>),
+    /// Names besides the addresses that clients may call the server.
+    pub hosts: Vec<String>,
+    /// Whether tokens may travel unencrypted between machines.
+    pub plain_http: bool,
+    /// How long running work has to finish at the end.
+    pub grace: Duration,
+    /// Stops what the use cases are at.
+    pub cancel: CancelFlag,
+}
+
+/// Serves until a signal says otherwise. The lock is the caller's proof that nobody else does.
+pub fn serve(backend: Arc<dyn Backend>, options: Options, _lock: ServeLock) -> Result<()> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(WAITING_THREADS).thread_name("sandbox-serve").build();
+    let runtime = runtime.map_err(|error| Error::io("start threads for", "the server", error))?;
+    let done = runtime.block_on(run(backend, &options));
+    // Work that is still at it was told to stop; what it leaves is what a killed command leaves.
+    runtime.shutdown_timeout(LAST_MOMENTS);
+    done
+}
+
+async fn run(backend: Arc<dyn Backend>, options: &Options) -> Result<()> {
+    let mut signals = Signals::watch()?;
+    let listening = open(options)?;
+    let (stop, stopping) = watch::channel(false);
+    let app = Arc::new(App::new(backend, Limits::default(), hosts(&listening, &options.hosts), stopping));
+    let names: Vec<String> = listening.iter().map(Listening::name).collect();
+    app.backend.log(&Line::new("listening", format!("listening on {}", names.join(", "))));
+    tokio::spawn(feed::run(app.clone()));
+    tokio::spawn(keep_house(app.clone()));
+    let router = routes::router(app.clone());
+    let accepting: Vec<_> = listening
+        .into_iter()
+        .map(|listening| tokio::spawn(connection::accept(app.clone(), router.clone(), listening)))
+        .collect();
+    let name = signals.next().await;
+    app.backend.log(&Line::new("stopping", format!("{name}: no new work; what runs has {:?} to finish", options.grace)));
+    let _ = stop.send(true);
+    let ended = async {
+        for accepting in accepting {
+            let _ = accepting.await;
+        }
+    };
+    let in_time = tokio::select! {
+        () = ended => true,
+        () = tokio::time::sleep(options.grace) => false,
+        _ = signals.next() => false,
+    };
+    options.cancel.cancel();
+    let told = if in_time { "all work is finished" } else { "some work is left to recovery" };
+    app.backend.log(&Line::new("stopped", told));
+    Ok(())
+}
+
+fn open(options: &Options) -> Result<Vec<Listening>> {
+    let (pid, count) = &options.handed_over;
+    let mut listening = inherited(pid.as_deref(), count.as_deref())?;
+    for listen in &options.listen {
+        // The default is for when nothing was handed over.
+        listening.push(listen.open(options.plain_http)?);
+    }
+    Ok(listening)
+}
+
+/// What clients may call this server: what it listens on, and what they were told.
+fn hosts(listening: &[Listening], named: &[String]) -> Vec<String> {
+    let own = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    own.into_iter().chain(listening.iter().filter_map(Listening::host)).chain(named.iter().cloned()).collect()
+}
+
+async fn keep_house(app: Arc<App>) {
+    let mut stopping = app.stopping.clone();
+    loop {
+        let keeper = app.clone();
+        // One after the other: a minute in which it took longer is one in which it is not begun again.
+        let _ = tokio::task::spawn_blocking(move || keeper.backend.tend()).await;
+        tokio::select! {
+            () = tokio::time::sleep(MINUTE) => {}
+            _ = stopping.wait_for(|stop| *stop) => return,
+        }
+    }
+}
+
+/// What ends a server.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn watch() -> Result<Self> {
+        let failed = |error| Error::io("watch signals for", "the server", error);
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
+            terminate: signal(SignalKind::terminate()).map_err(failed)?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "interrupted",
+            _ = self.terminate.recv() => "terminated",
+        }
+    }
+}
