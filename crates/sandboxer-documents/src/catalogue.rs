@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// An entry with where it was defined.
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "{T}WithOrigin")]
 pub struct WithOrigin<'a, T> {
     #[serde(flatten)]
     entry: &'a T,

@@ -26,6 +26,7 @@ pub struct RollbackDocument<'a> {
 
 /// One workspace's result.
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Named{T}")]
 pub struct NamedResult<'a, T> {
     workspace: &'a str,
     #[serde(flatten)]

@@ -124,3 +124,32 @@ pub fn row_as_file(row: &Row) -> Vec<u8> {
     text.push(b'\n');
     text
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use sandboxer_core::model::{DiffKind, RelPath};
+    use serde_json::json;
+
+    use super::*;
+
+    fn entry(path: &str) -> DiffEntry {
+        DiffEntry::new(RelPath::parse(path).unwrap(), DiffKind::Created)
+    }
+
+    #[test]
+    fn what_git_would_not_apply_is_left_out() {
+        assert_eq!(left_out(&entry("a/.gitignore")), None);
+        assert!(left_out(&entry("a/.GIT/config")).unwrap().contains("below `.git`"));
+        let refused = DiffEntry { refused: Some("a device".into()), ..entry("d") };
+        assert_eq!(left_out(&refused).as_deref(), Some("a device"));
+    }
+
+    #[test]
+    fn a_row_is_a_file_of_its_columns() {
+        let new: Row = serde_json::from_value(json!({"id": 7})).unwrap();
+        let row = RowChange { table: "t".into(), key: Row::default(), old: None, new: Some(new) };
+        let patch = String::from_utf8(row_patch(&entry("tables/t/rows/7.json"), &row).unwrap()).unwrap();
+        assert!(patch.ends_with("+{\n+  \"id\": 7\n+}\n"), "{patch}");
+    }
+}
