@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Endpoint, Environment};
@@ -16,7 +17,7 @@ pub const HUB: &str = "hub";
 pub const EVENT_FORMAT: u32 = 1;
 
 /// One transition of one sandbox. Written with the transition itself, in one transaction; told to subscribers afterwards, at least once.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LifecycleEvent {
     /// Its place in the order of all events of this state directory.
     pub seq: u64,
@@ -29,6 +30,7 @@ pub struct LifecycleEvent {
     /// What it has become: a state of the lifecycle, or `extended`, `lost`.
     pub kind: String,
     /// When.
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: Timestamp,
     /// The profile.
     pub profile_id: String,
@@ -47,7 +49,7 @@ pub struct LifecycleEvent {
 }
 
 /// What a sandbox registers with a hub, besides its id.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Identity {
     /// Words of the caller's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -61,13 +61,14 @@ pub struct Environment {
 }
 
 /// Why an environment could not be made, or was lost.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EnvironmentFailure {
     /// In which step.
     pub step: String,
     /// What went wrong.
     pub reason: String,
     /// When.
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: Timestamp,
 }
 

@@ -1,5 +1,6 @@
 //! What a commit is asked for, and what it answers.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{DiffEntry, RelPath};
@@ -121,7 +122,7 @@ pub struct CommitResult {
 }
 
 /// A commit in the resource's own history.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Revision {
     /// The commit.
     pub commit: String,
@@ -169,7 +170,7 @@ impl Conflict {
 }
 
 /// One place in a text that both sides changed in different ways. Lines are counted from 1; what is not UTF-8 is lossy.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConflictHunk {
     /// First line of it in the original's text.
     pub ours_start: usize,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{CheckpointId, PlanId, SandboxId};
@@ -23,13 +24,14 @@ pub struct SandboxResult {
 }
 
 /// What `create_checkpoint` did.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckpointResult {
     /// The checkpoint's name.
     pub checkpoint_id: CheckpointId,
     /// The plan of its sandbox.
     pub plan_id: PlanId,
     /// When it was taken.
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub timestamp: Timestamp,
     /// Where the strategy keeps it, if that is a path.
     pub snapshot_path: Option<PathBuf>,
@@ -38,7 +40,7 @@ pub struct CheckpointResult {
 }
 
 /// What `rollback_to` did.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RollbackResult {
     /// Whether the workspace is now in that state.
     pub success: bool,

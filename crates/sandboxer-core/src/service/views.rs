@@ -332,7 +332,7 @@ pub struct CheckpointRecord {
 }
 
 /// One line of the operation log.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Operation {
     /// Its id.
     pub id: OpId,
@@ -343,8 +343,10 @@ pub struct Operation {
     /// `running`, `decided`, `done`, `failed`, `aborted`, `recovered`, `undone`.
     pub state: String,
     /// When it began.
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub started_at: Timestamp,
     /// When it ended.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub finished_at: Option<Timestamp>,
     /// One sentence for a person: `3 files committed`.
     pub summary: String,

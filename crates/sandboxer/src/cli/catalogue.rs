@@ -9,6 +9,7 @@ use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::environment::{
     Capacity, Catalogue, ExtensionDefinition, ExtensionRegistry, Health, Host, Load, Surroundings,
 };
+use sandboxer_documents::{Told, WithOrigin};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -16,32 +17,17 @@ use super::error::CliError;
 use super::output::{self, Ui, style};
 use super::session::App;
 
-/// An entry with where it was defined.
-#[derive(Serialize)]
-pub struct WithOrigin<'a, T> {
-    #[serde(flatten)]
-    entry: &'a T,
-    origin: &'a str,
-}
-
-impl<'a, T: Serialize> WithOrigin<'a, T> {
-    /// Of an entry.
-    pub fn new(entry: &'a T, origin: &'a str) -> Self {
-        Self { entry, origin }
+/// All of an entry: as a document, or a line for each key.
+pub fn show<T: Serialize>(ui: &mut Ui, entry: &WithOrigin<'_, T>) -> Result<(), CliError> {
+    if ui.json {
+        return ui.document(entry);
     }
-
-    /// All of it: as a document, or a line for each key.
-    pub fn show(&self, ui: &mut Ui) -> Result<(), CliError> {
-        if ui.json {
-            return ui.document(self);
-        }
-        let value = serde_json::to_value(self).map_err(|error| CliError::output(error.into()))?;
-        let Value::Object(mut fields) = value else { return Ok(()) };
-        let id = fields.remove("id").map(|id| flow(&id)).unwrap_or_default();
-        ui.line(ui.paint(style::HEAD, id))?;
-        let summary = fields.remove("summary").map(|summary| ("summary".to_owned(), summary));
-        summary.into_iter().chain(fields).try_for_each(|(key, value)| field(ui, &key, &flow(&value)))
-    }
+    let value = serde_json::to_value(entry).map_err(|error| CliError::output(error.into()))?;
+    let Value::Object(mut fields) = value else { return Ok(()) };
+    let id = fields.remove("id").map(|id| flow(&id)).unwrap_or_default();
+    ui.line(ui.paint(style::HEAD, id))?;
+    let summary = fields.remove("summary").map(|summary| ("summary".to_owned(), summary));
+    summary.into_iter().chain(fields).try_for_each(|(key, value)| field(ui, &key, &flow(&value)))
 }
 
 /// One line of a description.
@@ -123,7 +109,7 @@ pub struct Nearby {
 fn health(extensions: &ExtensionRegistry, definition: &ExtensionDefinition) -> Health {
     match extensions.open(definition) {
         Ok(extension) => extension.health(),
-        Err(error) => Health::Unhealthy(CliError::from(error).message),
+        Err(error) => Health::Unhealthy(Told::from(error).message),
     }
 }
 

@@ -4,20 +4,17 @@
 //! programs that nobody vouches for, so each is escaped, and no line can pass for one of ours.
 
 use sandboxer_core::Error;
-use sandboxer_core::model::{Conflict, ConflictHunk, OnConflict, OpId};
-use serde::Serialize;
+use sandboxer_core::model::{ConflictHunk, OnConflict};
+use sandboxer_documents::Detail;
+use sandboxer_documents::conflicts::{self, Attempt};
 
 use super::error::CliError;
-use super::json::PathText;
-use super::output::{self, Ui, count, shell_word, style};
+use super::output::{self, Ui, count, style};
 
 /// No more places than this are shown of one file; JSON has them all.
 const SHOWN_HUNKS: usize = 5;
 /// No more lines than this are shown of one side.
 const SHOWN_LINES: usize = 10;
-/// No more files than this are named in a hint.
-const NAMED: usize = 3;
-
 /// What to do where the original has changed too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Way {
@@ -59,42 +56,19 @@ impl ConflictArgs {
     }
 }
 
-/// One path of several that an error is about.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Detail {
-    /// Where.
-    #[serde(flatten)]
-    pub path: PathText,
-    /// Why.
-    pub reason: String,
-    /// Where the sandbox's version was put aside.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parked: Option<String>,
-    /// Where in a text both sides changed, after a merge was tried.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub hunks: Vec<ConflictHunk>,
+/// A failure of a commit or an undo; the hints on conflicts fit what was tried.
+pub fn explain(error: Error, attempt: &Attempt<'_>) -> CliError {
+    conflicts::explain(error, attempt).into()
 }
 
-impl Detail {
-    /// One conflict as a detail.
-    pub fn of(conflict: &Conflict) -> Self {
-        Self {
-            path: PathText::of(&conflict.path),
-            reason: conflict.reason.clone(),
-            parked: conflict.parked.clone(),
-            hunks: conflict.hunks.clone(),
-        }
+/// A path of an error for stderr: where, why, and where in it.
+pub fn lines(detail: &Detail, ui: &Ui) -> Vec<String> {
+    let mut lines = vec![format!("  {}: {}", output::path(&detail.path), output::sentence(&detail.reason))];
+    lines.extend(detail.hunks.iter().take(SHOWN_HUNKS).flat_map(|hunk| hunk_lines(ui, hunk)));
+    if detail.hunks.len() > SHOWN_HUNKS {
+        lines.push(format!("    and {}", count(detail.hunks.len() - SHOWN_HUNKS, "more place")));
     }
-
-    /// For stderr: the path, why, and where in it.
-    pub fn lines(&self, ui: &Ui) -> Vec<String> {
-        let mut lines = vec![format!("  {}: {}", self.path.screen(), output::sentence(&self.reason))];
-        lines.extend(self.hunks.iter().take(SHOWN_HUNKS).flat_map(|hunk| hunk_lines(ui, hunk)));
-        if self.hunks.len() > SHOWN_HUNKS {
-            lines.push(format!("    and {}", count(self.hunks.len() - SHOWN_HUNKS, "more place")));
-        }
-        lines
-    }
+    lines
 }
 
 fn hunk_lines(ui: &Ui, hunk: &ConflictHunk) -> Vec<String> {
@@ -126,121 +100,10 @@ fn side_lines(ui: &Ui, style: anstyle::Style, sign: char, lines: &[String]) -> V
     shown
 }
 
-/// What met the conflicts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Attempt<'a> {
-    /// A commit, with what was typed after the sandbox to select a part.
-    Commit {
-        /// How it dealt with conflicts.
-        way: OnConflict,
-        /// As it is typed again, with a space before it; empty for everything.
-        selection: String,
-    },
-    /// Taking an operation back.
-    Undo(&'a OpId),
-}
-
-/// A failure of a commit or an undo; the hints on conflicts fit what was tried.
-pub fn explain(error: Error, attempt: &Attempt<'_>) -> CliError {
-    let hints = match error.root() {
-        Error::Conflict { conflicts } => Some(hints(conflicts, attempt)),
-        _ => None,
-    };
-    let Some(hints) = hints else { return error.into() };
-    let told = CliError::from_with_hints(&error, hints);
-    match attempt {
-        Attempt::Undo(operation) => told.since(operation),
-        Attempt::Commit { .. } => told,
-    }
-}
-
-/// What to type next.
-pub fn hints(conflicts: &[Conflict], attempt: &Attempt<'_>) -> Vec<String> {
-    match attempt {
-        Attempt::Undo(operation) => undo_hints(conflicts, operation),
-        Attempt::Commit { way: OnConflict::Mark, selection } => marked_hints(conflicts, selection),
-        Attempt::Commit { way, selection } => commit_hints(conflicts, *way, selection),
-    }
-}
-
-const UNTOUCHED: &str = "nothing was written; the original and the sandbox are as they were";
-
-fn commit_hints(conflicts: &[Conflict], way: OnConflict, selection: &str) -> Vec<String> {
-    let first = conflicts.first().map(|c| shell_word(&c.path.to_string())).unwrap_or_default();
-    let mut hints = vec![UNTOUCHED.to_owned()];
-    if conflicts.iter().all(is_row) {
-        hints.push("commit the other rows and leave these pending with `--on-conflict skip`, or the sandbox's versions with `--on-conflict accept`".to_owned());
-        hints.push(format!("see the sandbox's version with `sandbox diff ID --patch {first}`"));
-        return hints;
-    }
-    if way == OnConflict::Fail {
-        hints.push(format!("merge both versions with `sandbox commit ID{selection} --on-conflict merge`"));
-    }
-    if way == OnConflict::Merge && conflicts.iter().any(|c| !c.hunks.is_empty()) {
-        hints.push(format!(
-            "resolve them in the sandbox: `sandbox commit ID{selection} --on-conflict merge --write-conflicts` puts both versions there, between markers"
-        ));
-    }
-    if matches!(way, OnConflict::Fail | OnConflict::Merge) {
-        hints.push(one_side());
-    }
-    hints.push(format!(
-        "see the sandbox's version with `sandbox diff ID --patch {first}`; give it up with `sandbox rollback ID {first}`"
-    ));
-    hints
-}
-
-/// Whether a conflict is over a row of a database, which cannot be merged.
-fn is_row(conflict: &Conflict) -> bool {
-    let path = conflict.path.to_string();
-    path.starts_with("tables/") && path.contains("/rows/")
-}
-
-fn one_side() -> String {
-    "or take one side: `--on-conflict theirs` commits the sandbox's versions, `--on-conflict ours` commits the rest and leaves these pending".to_owned()
-}
-
-fn marked_hints(conflicts: &[Conflict], selection: &str) -> Vec<String> {
-    let marked: Vec<String> =
-        conflicts.iter().filter(|c| !c.hunks.is_empty()).map(|c| shell_word(&c.path.to_string())).collect();
-    if marked.is_empty() {
-        return vec![UNTOUCHED.to_owned(), one_side()];
-    }
-    let mut named = marked.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
-    if marked.len() > NAMED {
-        named = format!("{named} and {}", count(marked.len() - NAMED, "more file"));
-    }
-    let mut hints = vec![
-        "the original is as it was; the sandbox's files have both versions now, between `<<<<<<< original` and `>>>>>>> sandbox`".to_owned(),
-        format!("edit {named} in the sandbox (`sandbox path ID` says where), then commit again: `sandbox commit ID{selection}`"),
-    ];
-    if marked.len() < conflicts.len() {
-        hints.push(one_side());
-    }
-    hints
-}
-
-fn undo_hints(conflicts: &[Conflict], operation: &OpId) -> Vec<String> {
-    let mut hints = vec![UNTOUCHED.to_owned()];
-    if let Some(later) = conflicts.iter().filter_map(|c| named_commit(&c.reason)).max() {
-        hints.push(format!("take back first what came later: `sandbox undo {later}`"));
-    }
-    hints.push(format!(
-        "or change these paths by hand; `sandbox show {operation}` shows what was changed in them"
-    ));
-    hints
-}
-
-/// The commit in `… (by commit op_…)`. An undo is not named: taking that back as well leads in a circle.
-fn named_commit(reason: &str) -> Option<&str> {
-    let id = reason.strip_suffix(')')?.rsplit_once("(by commit ")?.1;
-    (id.starts_with("op_") && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')).then_some(id)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use sandboxer_core::model::RelPath;
+    use sandboxer_core::model::{Conflict, RelPath};
 
     use super::*;
     use crate::cli::output::ColorWhen;
@@ -261,30 +124,26 @@ mod tests {
         Conflict { hunks: vec![hunk], ..conflict(path, "both") }
     }
 
-    fn lines(conflict: &Conflict) -> Vec<String> {
-        Detail::of(conflict).lines(&Ui::new(false, false, ColorWhen::Never))
-    }
-
-    fn commit(way: OnConflict) -> Attempt<'static> {
-        Attempt::Commit { way, selection: " src".to_owned() }
+    fn shown(conflict: &Conflict) -> Vec<String> {
+        lines(&Detail::of(conflict), &Ui::new(false, false, ColorWhen::Never))
     }
 
     #[test]
     fn both_sides_of_a_place_are_shown_with_their_lines() {
-        let shown = lines(&merged("a", &["x\x1b[2J", "y"], &[]));
+        let told = shown(&merged("a", &["x\x1b[2J", "y"], &[]));
         let expected =
             ["  a: both", "    @@ original lines 2-3, sandbox before line 3 @@", "    -x\\x1b[2J", "    -y"];
-        assert_eq!(shown, expected);
+        assert_eq!(told, expected);
     }
 
     #[test]
     fn long_sides_and_many_places_are_cut() {
         let many = vec!["l"; 14];
         let mut long = merged("a", &many, &["t"]);
-        let shown = lines(&long);
-        assert_eq!((shown.len(), shown[12].as_str()), (14, "    … 4 more lines"));
+        let told = shown(&long);
+        assert_eq!((told.len(), told[12].as_str()), (14, "    … 4 more lines"));
         long.hunks = vec![long.hunks[0].clone(); 7];
-        assert_eq!(lines(&long).last().unwrap(), "    and 2 more places");
+        assert_eq!(shown(&long).last().unwrap(), "    and 2 more places");
     }
 
     #[test]
@@ -295,45 +154,5 @@ mod tests {
         assert_eq!(read(Some(Way::Ours), false).unwrap(), OnConflict::Ours);
         assert_eq!(read(None, true).unwrap_err().exit, 2);
         assert_eq!(read(Some(Way::Theirs), true).unwrap_err().exit, 2);
-    }
-
-    #[test]
-    fn hints_lead_from_one_way_to_the_next() {
-        let told = |conflicts: &[Conflict], way| hints(conflicts, &commit(way)).join("\n");
-        let plain = [conflict("a b", "modified")];
-        assert!(told(&plain, OnConflict::Fail).contains("`sandbox commit ID src --on-conflict merge`"));
-        assert!(told(&plain, OnConflict::Fail).contains("`sandbox rollback ID 'a b'`"));
-        assert!(!told(&plain, OnConflict::Merge).contains("--write-conflicts"));
-        let row = [conflict("tables/t/rows/1.json", "changed")];
-        assert!(told(&row, OnConflict::Fail).contains("--on-conflict skip"));
-        assert!(!told(&row, OnConflict::Fail).contains("merge"));
-        let both = [merged("a", &["x"], &["y"]), conflict("b", "binary")];
-        assert!(told(&both, OnConflict::Merge).contains("--on-conflict merge --write-conflicts`"));
-        let marked = told(&both, OnConflict::Mark);
-        assert!(marked.contains("edit a in the sandbox") && marked.contains("`sandbox commit ID src`"));
-        assert!(marked.contains("--on-conflict theirs"), "{marked}");
-        assert!(told(&plain, OnConflict::Mark).starts_with("nothing was written"));
-    }
-
-    #[test]
-    fn an_undo_points_at_what_came_later() {
-        let operation = OpId::from_string("op_1");
-        let by = |id: &str| conflict("a", &format!("modified since that operation (by commit {id})"));
-        let told = hints(&[by("op_2"), by("op_3"), conflict("b", "gone")], &Attempt::Undo(&operation));
-        assert!(told[1].ends_with("`sandbox undo op_3`"), "{told:?}");
-        assert!(told[2].contains("`sandbox show op_1`"), "{told:?}");
-        for reason in ["x (by commit op_2`x`)", "x (by undo op_2)"] {
-            assert_eq!(hints(&[conflict("b", reason)], &Attempt::Undo(&operation)).len(), 2, "{reason}");
-        }
-    }
-
-    #[test]
-    fn the_message_of_an_undo_names_the_operation() {
-        let operation = OpId::from_string("op_1");
-        let told =
-            explain(Error::Conflict { conflicts: vec![conflict("a", "x")] }, &Attempt::Undo(&operation));
-        assert_eq!((told.exit, told.message.as_str()), (3, "1 path changed since op_1"));
-        let other = explain(Error::Cancelled, &Attempt::Undo(&operation));
-        assert_eq!(other.exit, 130);
     }
 }

@@ -7,8 +7,7 @@ use sandboxer_core::model::RelPath;
 use sandboxer_core::service::{SandboxManager, Target, Workspace};
 use sandboxer_core::types::is_url;
 use sandboxer_database::credentials::{Reference, split_url};
-use sandboxer_database::engine::{Connection, Status};
-use sandboxer_database::transaction;
+use sandboxer_database::engine::Connection;
 use sandboxer_extensions::local::Bind;
 use serde::Deserialize;
 use serde_json::Value;
@@ -94,14 +93,6 @@ pub fn connection(
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let variables = said.variables.0.iter().map(|(name, value)| (name.clone(), text(value))).collect();
     Ok(Some(Connection { url: said.url, socket_dir: said.socket_dir, variables }))
-}
-
-/// Whether the transaction of a workspace is still held; `None` where it has none.
-pub fn status(manager: &SandboxManager, target: &Target, workspace: &Workspace) -> Option<Status> {
-    if workspace.sandbox_ref.strategy_name != transaction::NAME {
-        return None;
-    }
-    read(manager, target, workspace, transaction::STATUS).ok()
 }
 
 fn read<T: serde::de::DeserializeOwned>(

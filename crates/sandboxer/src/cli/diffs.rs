@@ -3,15 +3,12 @@
 //! A patch that goes to a file or a pipe is exact, byte for byte, so that it applies. On a screen its content passes
 //! through the same escapes as names do: what a program wrote into a file is no more to be trusted than what it named it.
 
-use std::path::PathBuf;
-
-use sandboxer_core::Error;
-use sandboxer_core::model::{DiffEntry, DiffKind, Node, NodeType, Row, RowChange};
+use sandboxer_core::model::{DiffEntry, DiffKind, Node, NodeType, Row};
 use sandboxer_core::service::{TargetDiff, Workspace, WorkspaceDiff};
-use sandboxer_fs::{content, patch};
+use sandboxer_documents::{Summary, octal, patch};
+use sandboxer_fs::patch::line_stat;
 
 use super::error::CliError;
-use super::json::{Summary, octal};
 use super::output::{self, Ui, style};
 use super::rows;
 
@@ -201,21 +198,20 @@ fn is_mere_directory(entry: &DiffEntry) -> bool {
 }
 
 fn counts(workspace: &Workspace, entry: &DiffEntry) -> Result<Counts, CliError> {
-    if entry.binary || is_huge(entry) {
+    if entry.binary || patch::is_huge(entry) {
         let size = |node: &Option<Node>| node.as_ref().map_or(0, |n| n.size);
         return Ok(Counts::Binary(size(&entry.old), size(&entry.new)));
     }
     if let Some(row) = &entry.row {
-        let side = |row: &Option<Row>| row.as_ref().map(rows::as_file).unwrap_or_default();
-        let (insertions, deletions) = patch::line_stat(&side(&row.old), &side(&row.new));
+        let side = |row: &Option<Row>| row.as_ref().map(patch::row_as_file).unwrap_or_default();
+        let (insertions, deletions) = line_stat(&side(&row.old), &side(&row.new));
         return Ok(Counts::Lines(insertions, deletions));
     }
     if entry.kind == DiffKind::Metadata || entry.text.is_some() || entry.refused.is_some() {
         return Ok(Counts::Lines(0, 0));
     }
-    let sides = load(workspace, entry)?;
-    let (insertions, deletions) =
-        patch::line_stat(&sides.old.unwrap_or_default(), &sides.new.unwrap_or_default());
+    let sides = patch::load(workspace, entry)?;
+    let (insertions, deletions) = line_stat(&sides.old.unwrap_or_default(), &sides.new.unwrap_or_default());
     Ok(Counts::Lines(insertions, deletions))
 }
 
@@ -259,103 +255,16 @@ fn scaled(count: u64, most: u64) -> usize {
     length as usize
 }
 
-/// Whether content is too large to be rendered for a person, or for `git apply` to hold in memory.
-pub fn is_huge(entry: &DiffEntry) -> bool {
-    let huge = |node: &Option<Node>| node.as_ref().is_some_and(|n| n.size > content::RENDER_LIMIT);
-    huge(&entry.old) || huge(&entry.new)
-}
-
-/// Why an entry has no place in a patch. One such entry must not make the rest unusable: `git apply` refuses a whole patch
-/// over a path below `.git`.
-fn left_out(entry: &DiffEntry) -> Option<String> {
-    if let Some(reason) = &entry.refused {
-        return Some(reason.clone());
-    }
-    if is_huge(entry) {
-        return Some(format!("it is larger than {}", output::size(content::RENDER_LIMIT)));
-    }
-    let inside_git = entry.path.components().any(|part| part.eq_ignore_ascii_case(b".git"));
-    inside_git.then(|| "git applies nothing below `.git`".to_owned())
-}
-
 /// The patch of a difference of one workspace; what is not in it is said.
 pub fn show_patch(ui: &mut Ui, of: &WorkspaceDiff) -> Result<(), CliError> {
     for entry in &of.entries {
-        if let Some(reason) = left_out(entry) {
+        if let Some(reason) = patch::left_out(entry) {
             ui.warn(format_args!("{} is not in the patch: {reason}", output::name(entry.path.as_bytes())));
             continue;
         }
-        show_rendered(ui, &render(&of.workspace, entry)?)?;
+        show_rendered(ui, &patch::render(&of.workspace, entry)?)?;
     }
     Ok(())
-}
-
-/// The patch of a difference of one workspace, as bytes.
-pub fn patch_bytes(of: &WorkspaceDiff) -> Result<Vec<u8>, CliError> {
-    let parts: Result<Vec<Vec<u8>>, CliError> = of
-        .entries
-        .iter()
-        .filter(|e| left_out(e).is_none())
-        .map(|entry| render(&of.workspace, entry))
-        .collect();
-    Ok(parts?.concat())
-}
-
-fn render(workspace: &Workspace, entry: &DiffEntry) -> Result<Vec<u8>, CliError> {
-    if let Some(text) = &entry.text {
-        return Ok(text.clone().into_bytes());
-    }
-    if let Some(row) = &entry.row {
-        return row_patch(entry, row);
-    }
-    let mut rendered = Vec::new();
-    let sides = load(workspace, entry)?;
-    patch::render_entry(entry, sides.old.as_deref(), sides.new.as_deref(), &mut rendered)
-        .map_err(CliError::output)?;
-    Ok(rendered)
-}
-
-/// A row as a file of its own, column by column.
-fn row_patch(entry: &DiffEntry, row: &RowChange) -> Result<Vec<u8>, CliError> {
-    let (old, new) = (row.old.as_ref().map(rows::as_file), row.new.as_ref().map(rows::as_file));
-    let node = |content: &Vec<u8>| Node {
-        node_type: NodeType::File,
-        mode: 0o644,
-        uid: 0,
-        gid: 0,
-        size: content.len() as u64,
-        digest: None,
-        target: None,
-        xattrs: None,
-    };
-    let entry = DiffEntry { old: old.as_ref().map(node), new: new.as_ref().map(node), ..entry.clone() };
-    let mut rendered = Vec::new();
-    patch::render_entry(&entry, old.as_deref(), new.as_deref(), &mut rendered).map_err(CliError::output)?;
-    Ok(rendered)
-}
-
-/// Both sides of an entry, from the files of its workspace.
-pub fn load(workspace: &Workspace, entry: &DiffEntry) -> Result<content::Sides, CliError> {
-    let place = |key: &str| workspace.sandbox_ref.text(key).map(PathBuf::from);
-    let (Some(base), Some(sandbox)) = (place("base"), place("path")) else {
-        let unsupported = Error::Unsupported {
-            strategy: workspace.sandbox_ref.strategy_name.clone(),
-            what: "show a patch",
-            reason: "its content is not files".to_owned(),
-        };
-        return Err(unsupported.into());
-    };
-    // What others have replaced in the original is kept beside the workspace.
-    let old_path = entry.from.as_ref().unwrap_or(&entry.path).as_path();
-    let preserved = place("preserved").filter(|kept| kept.join(old_path).symlink_metadata().is_ok());
-    let mut sides = content::load_sides(&preserved.unwrap_or(base), &sandbox, entry)?;
-    // So is what its own history had to be asked for, by its hash.
-    let digest = entry.old.as_ref().and_then(|old| old.digest.as_ref()?.rsplit(':').next());
-    let recalled = place("recalled").zip(digest).map(|(dir, digest)| dir.join(digest));
-    if let Some(content) = recalled.and_then(|path| std::fs::read(path).ok()) {
-        sides.old = Some(content);
-    }
-    Ok(sides)
 }
 
 /// A patch: exact where it goes to a file or a pipe, escaped and coloured on a screen.

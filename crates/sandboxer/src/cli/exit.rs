@@ -1,5 +1,7 @@
 //! Exit codes. They are a contract with scripts: `docs/exit-codes.md` lists them, and a test compares the two.
 
+use sandboxer_documents::Kind;
+
 /// Everything went well. Also `diff` without differences.
 pub const OK: u8 = 0;
 /// Something failed. Also `diff --exit-code` with differences, as git has it.
@@ -27,6 +29,25 @@ pub const RUN_NOT_FOUND: u8 = 127;
 pub const SIGNAL_BASE: u8 = 128;
 /// Interrupted by Ctrl-C: 128 and the number of SIGINT.
 pub const INTERRUPTED: u8 = 130;
+
+/// The exit code of a kind of failure.
+pub fn of(kind: Kind) -> u8 {
+    match kind {
+        Kind::Usage => USAGE,
+        Kind::Conflict => CONFLICT,
+        Kind::NotFound => NOT_FOUND,
+        Kind::Refused => REFUSED,
+        Kind::Unavailable => UNAVAILABLE,
+        Kind::Interrupted => INTERRUPTED,
+        Kind::Error
+        | Kind::Unsupported
+        | Kind::Plugin
+        | Kind::Busy
+        | Kind::Config
+        | Kind::Corrupt
+        | Kind::NewerState => ERROR,
+    }
+}
 
 /// Every constant with its name, for the test that compares them with the documentation.
 #[cfg(test)]

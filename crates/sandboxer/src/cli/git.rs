@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use sandboxer_core::model::Revision;
-use sandboxer_core::service::{Sandbox, TargetCommit, Workspace};
-use sandboxer_strategies::git_worktree::{self, About};
+use sandboxer_core::service::{Sandbox, TargetCommit};
+use sandboxer_documents::git::{about, revisions};
+use sandboxer_strategies::git_worktree::About;
 use serde_json::Value;
 
 use super::output::{self, Ui, count, shell_word};
@@ -19,9 +20,6 @@ pub const HEADING: &str = "Git checkouts";
 
 /// What a command that runs in a sandbox of a checkout can reach where only files are isolated.
 pub const NOT_CONTAINED: &str = "not protected with --isolation files: the sandbox reads the objects of your repository as alternates, and a command that reaches outside of the sandbox's directory can write to that repository as any program of yours can";
-
-/// The git that is needed, in words.
-pub const OLDEST: &str = "2.30 or newer";
 
 /// What a sandbox of a git checkout begins with.
 #[derive(clap::Args)]
@@ -45,17 +43,6 @@ impl CheckoutArgs {
         let ignored = self.no_ignored.then(|| ("ignored".to_owned(), Value::from(false)));
         from.into_iter().chain(clean).chain(ignored).collect()
     }
-}
-
-/// Where a workspace stands in its repository, if it is one of a checkout and that can be told.
-pub fn about(workspace: &Workspace) -> Option<About> {
-    git_worktree::about(&workspace.sandbox_ref).ok().flatten()
-}
-
-/// The same for each workspace of a sandbox that is there to be looked at.
-pub fn about_all(sandbox: &Sandbox) -> Vec<Option<About>> {
-    let open = sandbox.state.is_open();
-    sandbox.workspaces.iter().map(|workspace| if open { about(workspace) } else { None }).collect()
 }
 
 /// What there is to tell, as names and values.
@@ -108,11 +95,6 @@ fn kept(revision: &Revision) -> String {
         0 => String::new(),
         n => format!(", keeping {}", count(n, "commit")),
     }
-}
-
-/// The workspaces that have a commit in a repository, with what it is called there.
-pub fn revisions(commit: &TargetCommit) -> impl Iterator<Item = (&String, &Revision)> {
-    commit.workspaces.iter().filter_map(|(name, result)| Some((name, result.revision.as_ref()?)))
 }
 
 /// How to look at what was left on `branch`, and to take it.

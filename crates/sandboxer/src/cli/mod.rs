@@ -16,8 +16,6 @@ mod exit;
 mod git;
 mod hub;
 mod hunks;
-mod json;
-mod notices;
 mod output;
 mod places;
 mod plans;

@@ -10,9 +10,12 @@ use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
 use jiff::Timestamp;
+use sandboxer_documents::PathText;
 use serde::Serialize;
 
 use super::error::CliError;
+
+pub use sandboxer_documents::words::{content, count, name, sentence, shell_word, size};
 
 /// When to colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -51,6 +54,11 @@ pub mod style {
     pub const HINT: Style = AnsiColor::Cyan.on_default();
     /// A heading.
     pub const HEAD: Style = Style::new().bold();
+}
+
+/// A path of a document.
+pub fn path(text: &PathText) -> String {
+    name(text.bytes())
 }
 
 /// The two streams and how to write on them.
@@ -201,60 +209,6 @@ fn painted(colour: bool, style: Style, text: impl Display) -> String {
     if colour { format!("{style}{text}{style:#}") } else { text.to_string() }
 }
 
-/// A hostile name for the screen: control characters, invisible and direction-changing ones, and bytes that are not UTF-8
-/// become escapes; so does the backslash, so that no name can pretend to hold an escape.
-pub fn name(bytes: impl AsRef<[u8]>) -> String {
-    escape(bytes.as_ref(), true)
-}
-
-/// A sentence that may have a hostile name in it. Like [`name`], but a backslash stays.
-pub fn sentence(text: &str) -> String {
-    escape(text.as_bytes(), false)
-}
-
-/// One line of file content for the screen: tabs and backslashes stay, the rest is escaped as in [`name`].
-pub fn content(bytes: &[u8]) -> String {
-    let parts: Vec<String> = bytes.split(|b| *b == b'\t').map(|part| escape(part, false)).collect();
-    parts.join("\t")
-}
-
-fn escape(bytes: &[u8], backslash: bool) -> String {
-    let mut shown = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            push_escaped(&mut shown, c, backslash);
-        }
-        for byte in chunk.invalid() {
-            let _ = write!(shown, "\\x{byte:02x}");
-        }
-    }
-    shown
-}
-
-fn push_escaped(shown: &mut String, c: char, backslash: bool) {
-    match c {
-        '\n' => shown.push_str("\\n"),
-        '\t' => shown.push_str("\\t"),
-        '\r' => shown.push_str("\\r"),
-        '\\' if backslash => shown.push_str("\\\\"),
-        c if c.is_ascii_control() => {
-            let _ = write!(shown, "\\x{:02x}", c as u32);
-        }
-        c if c.is_control() || deceives(c) => {
-            let _ = write!(shown, "\\u{{{:x}}}", c as u32);
-        }
-        c => shown.push(c),
-    }
-}
-
-/// Characters that are not seen or change how others are seen.
-fn deceives(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}'
-        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-}
-
 /// How long ago, in one unit: `just now`, `5m`, `3h`, `2d`.
 pub fn age(then: Timestamp, now: Timestamp) -> String {
     match now.as_second() - then.as_second() {
@@ -297,45 +251,6 @@ pub fn moment(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
 }
 
-/// A size in the unit that reads best.
-pub fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{value:.1} {}", UNITS[unit])
-}
-
-/// `1 file`, `2 files`, `2 sandboxes`, `2 processes`, `2 directories`.
-pub fn count(n: usize, one: &str) -> String {
-    if n == 1 {
-        return format!("1 {one}");
-    }
-    match one.strip_suffix('y') {
-        Some(stem) => format!("{n} {stem}ies"),
-        None if one.ends_with(['x', 's']) => format!("{n} {one}es"),
-        None => format!("{n} {one}s"),
-    }
-}
-
-/// A word for a shell, quoted if it needs to be: hints are meant to be pasted.
-pub fn shell_word(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./@:=+,%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    if word.chars().any(|c| c.is_control() || deceives(c)) {
-        return format!("$'{}'", name(word).replace('\'', "\\'"));
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
 /// Rows under headings, columns padded to the widest cell; the last column is never padded.
 pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
@@ -367,21 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hostile_names_become_visible() {
-        assert_eq!(name("plain é.txt"), "plain é.txt");
-        assert_eq!(name("a\nb\tc\rd"), "a\\nb\\tc\\rd");
-        assert_eq!(name("\x1b[2Jx\x7f"), "\\x1b[2Jx\\x7f");
-        assert_eq!(name("\u{9b}2J"), "\\u{9b}2J");
-        assert_eq!(name("gpj.\u{202e}exe"), "gpj.\\u{202e}exe");
-        assert_eq!(name("a\u{200b}b\u{2066}c\u{feff}"), "a\\u{200b}b\\u{2066}c\\u{feff}");
-        assert_eq!(name(b"bad\xff\xfe!"), "bad\\xff\\xfe!");
-        assert_eq!(name("back\\slash"), "back\\\\slash");
-        assert_eq!(sentence("no \"a\\n\"\x1b"), "no \"a\\n\"\\x1b");
-        assert_eq!(content(b"a\tb\x1b\\"), "a\tb\\x1b\\");
-    }
-
-    #[test]
-    fn ages_and_sizes_take_one_unit() {
+    fn ages_take_one_unit() {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let before = |seconds: i64| age(Timestamp::from_second(1_000_000 - seconds).unwrap(), now);
         assert_eq!(before(1), "just now");
@@ -390,9 +291,6 @@ mod tests {
         assert_eq!(before(7200), "2h");
         assert_eq!(before(172_800), "2d");
         assert_eq!(age(Timestamp::from_second(1_000_100).unwrap(), now), "just now");
-        assert_eq!(size(0), "0 B");
-        assert_eq!(size(1536), "1.5 KiB");
-        assert_eq!(size(u64::MAX), "16384.0 PiB");
     }
 
     #[test]
@@ -406,20 +304,8 @@ mod tests {
     }
 
     #[test]
-    fn counts_have_plurals() {
-        assert_eq!(count(1, "file"), "1 file");
-        assert_eq!(count(2, "directory"), "2 directories");
-        assert_eq!(count(0, "sandbox"), "0 sandboxes");
-        assert_eq!(count(2, "process"), "2 processes");
-    }
-
-    #[test]
-    fn shell_words_can_be_pasted() {
-        assert_eq!(shell_word("my-proj_1"), "my-proj_1");
-        assert_eq!(shell_word("two words"), "'two words'");
-        assert_eq!(shell_word("it's"), "'it'\\''s'");
-        assert_eq!(shell_word("a\nb"), "$'a\\nb'");
-        assert_eq!(shell_word(""), "''");
+    fn a_path_is_shown_to_its_last_byte() {
+        assert_eq!(path(&PathText::new(b"bad\xff")), "bad\\xff");
     }
 
     #[test]

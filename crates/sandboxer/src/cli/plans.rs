@@ -2,12 +2,13 @@
 
 use sandboxer_core::model::{CommitRequest, PlanId, RollbackResult};
 use sandboxer_core::service::{PlanCommit, PlanDiff, RollbackResults, Sandbox, TargetDiff};
+use sandboxer_documents::conflicts::Attempt;
+use sandboxer_documents::{CommitDocument, DiffDocument, RollbackDocument, Summary};
 use serde::Serialize;
 
 use super::commands::commit as one;
-use super::conflicts::{self, Attempt};
+use super::conflicts;
 use super::error::CliError;
-use super::json::{CommitDocument, DiffDocument, RollbackDocument, Summary};
 use super::output::{self, Ui, count, shell_word, style};
 use super::rules::{self, RuleArgs};
 use super::session::App;

@@ -97,13 +97,6 @@ impl std::fmt::Debug for Cut<'_> {
     }
 }
 
-/// A row as the lines of a file, for patches.
-pub fn as_file(row: &Row) -> Vec<u8> {
-    let mut text = serde_json::to_vec_pretty(row).unwrap_or_default();
-    text.push(b'\n');
-    text
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -10,12 +10,11 @@ use std::path::PathBuf;
 use sandboxer_core::Error;
 use sandboxer_core::config::Settings;
 use sandboxer_core::model::CommitRequest;
-use sandboxer_core::policy::{CommitRules, FailedPath, Policy, RuleFailure};
+use sandboxer_core::policy::{CommitRules, FailedPath, Policy};
 use sandboxer_core::service::{Target, TargetCommit, TargetDiff, WorkspaceDiff};
-use serde::Serialize;
+use sandboxer_documents::{FailedPlace, FailedRule};
 
 use super::error::CliError;
-use super::json::PathText;
 use super::output::{self, Ui, style};
 use super::session::{App, Session};
 
@@ -143,76 +142,30 @@ fn somebody_answers(app: &App) -> bool {
 fn accepts(app: &App, session: &Session, flagged: &[FailedPath], beforehand: &[String]) -> bool {
     beforehand.iter().for_each(|line| app.ui.warn(line));
     for path in flagged {
-        app.ui.warn(FailedPlace::of(path).screen(false));
+        app.ui.warn(place_line(&FailedPlace::of(path), false));
     }
     let question = app.ui.paint_err(style::HEAD, "commit them all the same? [y/N]");
     let _ = write!(io::stderr(), "{question} ");
     matches!(session.answer().as_deref(), Some("y" | "yes"))
 }
 
-/// A rule that did not hold.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct FailedRule {
-    /// As it is written for `--if`; `flags` is the one that always applies.
-    pub rule: String,
-    /// `--if` or the policy file; missing for the one that always applies.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<String>,
-    /// What it found.
-    pub detail: String,
-    /// On which paths, unless it is about all of them together.
-    pub paths: Vec<FailedPlace>,
+fn rule_lines(rule: &FailedRule, ui: &Ui, several: bool) -> Vec<String> {
+    let source = rule.source.as_ref().map(|source| format!(" ({source})")).unwrap_or_default();
+    let name = ui.paint_err(style::WARN, output::sentence(&format!("{}{source}", rule.rule)));
+    let mut lines = vec![format!("  {name}: {}", output::sentence(&rule.detail))];
+    let shown = rule.paths.iter().take(SHOWN);
+    lines.extend(shown.map(|place| format!("    {}", place_line(place, several))));
+    if rule.paths.len() > SHOWN {
+        lines.push(format!("    and {} more", rule.paths.len() - SHOWN));
+    }
+    lines
 }
 
-/// A path that a rule did not let pass.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct FailedPlace {
-    /// The workspace it lies in.
-    pub workspace: String,
-    /// Where.
-    #[serde(flatten)]
-    pub path: PathText,
-    /// What about it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-}
-
-impl FailedRule {
-    /// From the library's failure.
-    pub fn of(failure: &RuleFailure) -> Self {
-        Self {
-            rule: failure.rule.clone(),
-            source: Some(failure.source.clone()).filter(|source| !source.is_empty()),
-            detail: failure.detail.clone(),
-            paths: failure.paths.iter().map(FailedPlace::of).collect(),
-        }
-    }
-
-    fn lines(&self, ui: &Ui, several: bool) -> Vec<String> {
-        let source = self.source.as_ref().map(|source| format!(" ({source})")).unwrap_or_default();
-        let name = ui.paint_err(style::WARN, output::sentence(&format!("{}{source}", self.rule)));
-        let mut lines = vec![format!("  {name}: {}", output::sentence(&self.detail))];
-        let shown = self.paths.iter().take(SHOWN);
-        lines.extend(shown.map(|place| format!("    {}", place.screen(several))));
-        if self.paths.len() > SHOWN {
-            lines.push(format!("    and {} more", self.paths.len() - SHOWN));
-        }
-        lines
-    }
-}
-
-impl FailedPlace {
-    fn of(failed: &FailedPath) -> Self {
-        let (workspace, path) = (failed.workspace.clone(), PathText::of(&failed.path));
-        Self { workspace, path, reason: failed.reason.clone() }
-    }
-
-    fn screen(&self, with_workspace: bool) -> String {
-        let workspace =
-            if with_workspace { format!("{}: ", output::name(&self.workspace)) } else { String::new() };
-        let reason = self.reason.as_ref().map(|reason| format!(": {}", output::sentence(reason)));
-        format!("{workspace}{}{}", self.path.screen(), reason.unwrap_or_default())
-    }
+fn place_line(place: &FailedPlace, with_workspace: bool) -> String {
+    let workspace =
+        if with_workspace { format!("{}: ", output::name(&place.workspace)) } else { String::new() };
+    let reason = place.reason.as_ref().map(|reason| format!(": {}", output::sentence(reason)));
+    format!("{workspace}{}{}", output::path(&place.path), reason.unwrap_or_default())
 }
 
 /// The rules that failed, line by line; paths name their workspace where they lie in several.
@@ -221,25 +174,14 @@ pub fn lines(rules: &[FailedRule], ui: &Ui) -> Vec<String> {
         rules.iter().flat_map(|rule| &rule.paths).map(|path| path.workspace.as_str()).collect();
     workspaces.sort_unstable();
     workspaces.dedup();
-    rules.iter().flat_map(|rule| rule.lines(ui, workspaces.len() > 1)).collect()
-}
-
-/// What to type next.
-pub fn hints(failures: &[RuleFailure]) -> Vec<String> {
-    let mut hints = vec!["nothing was written; see what differs with `sandbox diff ID --patch`".to_owned()];
-    if failures.iter().all(RuleFailure::is_about_flags_alone) {
-        hints.push("commit it all the same with `sandbox commit ID --accept-flags`".to_owned());
-    } else if failures.iter().any(RuleFailure::is_about_flags_alone) {
-        hints.push("flagged paths are committed with --accept-flags".to_owned());
-    }
-    hints.push("or commit the harmless part by naming it: `sandbox commit ID PATH…`".to_owned());
-    hints
+    rules.iter().flat_map(|rule| rule_lines(rule, ui, workspaces.len() > 1)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use sandboxer_core::model::RelPath;
+    use sandboxer_core::policy::RuleFailure;
 
     use super::*;
     use crate::cli::output::ColorWhen;
@@ -279,17 +221,6 @@ mod tests {
     fn the_workspace_is_named_where_there_are_several() {
         let lines = shown(&[failure("flags", "", vec![place("x", b"a", None), place("y", b"b", None)])]);
         assert_eq!(lines[1..], ["    x: a", "    y: b"]);
-    }
-
-    #[test]
-    fn hints_offer_the_way_out_that_there_is() {
-        let flags = || failure("flags", "", Vec::new());
-        let other = || failure("max-files=1", "--if", Vec::new());
-        let offers = |failures: &[RuleFailure]| hints(failures).concat().matches("--accept-flags").count();
-        assert_eq!(offers(&[flags()]), 1);
-        assert_eq!(offers(&[flags(), other()]), 1);
-        assert_eq!(offers(&[other()]), 0);
-        assert!(hints(&[other()]).iter().all(|hint| !hint.contains("all the same")));
     }
 
     #[test]

@@ -1,6 +1,6 @@
+use sandboxer_documents::SandboxDocument;
 use serde::Serialize;
 
-use crate::cli::json::SandboxDocument;
 use crate::cli::output::{self, count};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};

@@ -1,5 +1,6 @@
+use sandboxer_documents::CheckpointDocument;
+
 use super::TargetArg;
-use crate::cli::json::CheckpointDocument;
 use crate::cli::output::{self, shell_word};
 use crate::cli::session::{App, typed};
 use crate::cli::{Outcome, exit};

@@ -1,6 +1,6 @@
 use jiff::Timestamp;
 use sandboxer_core::service::CheckpointRecord;
-use serde::Serialize;
+use sandboxer_documents::CheckpointsDocument;
 
 use super::TargetArg;
 use crate::cli::output::{self, age, moment, table};
@@ -26,22 +26,6 @@ pub struct Args {
     unpin: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    sandbox_id: &'a str,
-    checkpoints: Vec<CheckpointDocument<'a>>,
-}
-
-#[derive(Serialize)]
-struct CheckpointDocument<'a> {
-    checkpoint_id: &'a str,
-    sequence: u64,
-    timestamp: Timestamp,
-    workspaces: &'a [String],
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pinned: bool,
-}
-
 pub fn run(app: &mut App, args: &Args) -> Outcome {
     let session = app.open()?;
     let target = session.find(&args.target.id)?;
@@ -50,8 +34,7 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     }
     let found = session.manager.checkpoints(&target)?;
     if app.ui.json {
-        let checkpoints = found.iter().map(document).collect();
-        app.ui.document(&Document { sandbox_id: target.sandbox.id.as_str(), checkpoints })?;
+        app.ui.document(&CheckpointsDocument::new(&target.sandbox, &found))?;
     } else if found.is_empty() {
         app.ui.next("no checkpoints; take one with", &format!("sandbox checkpoint {}", typed(&target)));
     } else {
@@ -59,16 +42,6 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         app.ui.bytes(table(&["#", "NAME", "AGE", "TIME", "WORKSPACES"], &rows).as_bytes())?;
     }
     Ok(exit::OK)
-}
-
-fn document(record: &CheckpointRecord) -> CheckpointDocument<'_> {
-    CheckpointDocument {
-        checkpoint_id: record.id.as_str(),
-        sequence: record.sequence,
-        timestamp: record.created_at,
-        workspaces: &record.workspaces,
-        pinned: record.pinned,
-    }
 }
 
 fn row(record: &CheckpointRecord) -> Vec<String> {

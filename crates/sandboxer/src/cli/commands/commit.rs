@@ -3,14 +3,16 @@ use std::ffi::OsString;
 use sandboxer_core::Error;
 use sandboxer_core::model::{CommitRequest, DiffEntry, History, OnConflict};
 use sandboxer_core::service::{Sandbox, TargetCommit};
+use sandboxer_documents::conflicts::Attempt;
+use sandboxer_documents::git::revisions;
+use sandboxer_documents::{CommitDocument, Summary};
 
 use super::{Named, TargetOrPlan, rel_paths};
-use crate::cli::conflicts::{self, Attempt, ConflictArgs};
+use crate::cli::conflicts::{self, ConflictArgs};
 use crate::cli::diffs;
 use crate::cli::error::CliError;
 use crate::cli::git;
 use crate::cli::hunks::{self, Purpose, SelectionArgs};
-use crate::cli::json::{CommitDocument, Summary};
 use crate::cli::output::{self, Ui, count, shell_word};
 use crate::cli::plans;
 use crate::cli::rules::{self, RuleArgs};
@@ -159,7 +161,7 @@ fn tell(
 
 /// What was left as a branch, for people. It is still pending, and there is nothing to take back: a branch is deleted.
 fn tell_left(ui: &mut Ui, sandbox: &Sandbox, branch: &str, commit: &TargetCommit) -> Result<(), CliError> {
-    let is_new = git::revisions(commit).next().is_some();
+    let is_new = revisions(commit).next().is_some();
     match (is_new, output::name(&sandbox.name)) {
         (true, _) => ui.line(left_sentence("left", sandbox, branch, commit))?,
         (false, name) => {

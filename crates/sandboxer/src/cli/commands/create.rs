@@ -4,14 +4,15 @@ use sandboxer_core::config::parse_ttl;
 use sandboxer_core::model::PlanId;
 use sandboxer_core::service::{Consumer, CreateRequest, Created, Input, Sandbox, Target, Workspace};
 use sandboxer_core::types::is_url;
+use sandboxer_documents::SandboxDocument;
+use sandboxer_documents::git;
 use serde_json::Value;
 
 use super::get::describe;
 use crate::cli::databases::{self, DatabaseArgs};
 use crate::cli::environments::EnvironmentArgs;
 use crate::cli::error::CliError;
-use crate::cli::git::{self, CheckoutArgs};
-use crate::cli::json::SandboxDocument;
+use crate::cli::git::CheckoutArgs;
 use crate::cli::output::{self, shell_word};
 use crate::cli::session::{App, Session, current_dir, typed};
 use crate::cli::{Outcome, exit};

@@ -1,13 +1,11 @@
 use std::ffi::OsString;
 
-use data_encoding::BASE64;
-use sandboxer_core::service::{Target, TargetDiff, WorkspaceDiff};
-use serde::Serialize;
+use sandboxer_core::service::{Target, TargetDiff};
+use sandboxer_documents::{DiffDocument, PatchedDiffDocument, patch};
 
 use super::{Named, rel_paths};
 use crate::cli::diffs;
 use crate::cli::error::CliError;
-use crate::cli::json::DiffDocument;
 use crate::cli::output::{count, shell_word};
 use crate::cli::plans;
 use crate::cli::session::{App, typed};
@@ -46,17 +44,6 @@ pub struct Args {
     exit_code: bool,
 }
 
-/// `diff --json --patch`.
-#[derive(Serialize)]
-struct WithPatch<'a> {
-    #[serde(flatten)]
-    diff: DiffDocument<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    patch: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    patch_b64: Option<String>,
-}
-
 impl Args {
     /// What it is about.
     pub fn named(&self) -> Named<'_> {
@@ -82,18 +69,14 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
 }
 
 fn show_json(app: &mut App, args: &Args, target: &Target, diff: &TargetDiff) -> Result<(), CliError> {
-    let bytes = if args.patch { Some(diffs::patch_bytes(single(diff)?)?) } else { None };
-    let exact = bytes.as_ref().filter(|b| std::str::from_utf8(b).is_err()).map(|b| BASE64.encode(b));
-    app.ui.document(&WithPatch {
-        diff: DiffDocument::new(&target.sandbox, diff),
-        patch: bytes.map(|b| String::from_utf8_lossy(&b).into_owned()),
-        patch_b64: exact,
-    })
+    let patch = if args.patch { Some(patch::bytes(patch::single(diff)?)?) } else { None };
+    let document = DiffDocument::new(&target.sandbox, diff);
+    app.ui.document(&PatchedDiffDocument::new(document, patch.as_deref()))
 }
 
 fn show(app: &mut App, args: &Args, target: &Target, diff: &TargetDiff) -> Result<(), CliError> {
     if args.patch {
-        return diffs::show_patch(&mut app.ui, single(diff)?);
+        return diffs::show_patch(&mut app.ui, patch::single(diff)?);
     }
     if args.stat {
         return diffs::show_stat(&mut app.ui, diff);
@@ -123,17 +106,4 @@ fn with_changes(target: &Target, diff: &TargetDiff) -> String {
     let changed = diff.workspaces.iter().find(|w| !w.entries.is_empty());
     let workspaces = changed.map(|w| w.workspace.clone()).into_iter().collect();
     typed(&Target { sandbox: target.sandbox.clone(), workspaces })
-}
-
-/// A patch has one root, so it is of one workspace.
-fn single(diff: &TargetDiff) -> Result<&WorkspaceDiff, CliError> {
-    match diff.workspaces.as_slice() {
-        [only] => Ok(only),
-        several => {
-            let names: Vec<String> = several.iter().map(|w| shell_word(&w.workspace.name)).collect();
-            let hint = format!("`sandbox diff ID:{} --patch`", names.first().cloned().unwrap_or_default());
-            let message = format!("a patch is of one workspace; this sandbox has {}", names.join(", "));
-            Err(CliError::usage(message).hint(hint))
-        }
-    }
 }

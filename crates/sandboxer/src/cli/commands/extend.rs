@@ -1,7 +1,7 @@
 use sandboxer_core::config::parse_ttl;
+use sandboxer_documents::SandboxDocument;
 
 use super::TargetArg;
-use crate::cli::json::SandboxDocument;
 use crate::cli::output::{self, expiry};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};

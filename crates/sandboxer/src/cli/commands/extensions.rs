@@ -1,8 +1,8 @@
 use sandboxer_core::environment::{ExtensionDefinition, Pricing, PricingModel};
-use serde::Serialize;
+use sandboxer_documents::{ExtensionsDocument, WithOrigin};
 
 use super::extensions_check;
-use crate::cli::catalogue::{WithOrigin, words};
+use crate::cli::catalogue::{show, words};
 use crate::cli::output::{self, table};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
@@ -34,11 +34,6 @@ enum What {
     Check(extensions_check::Args),
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    extensions: Vec<WithOrigin<'a, ExtensionDefinition>>,
-}
-
 pub fn run(app: &mut App, args: &Args) -> Outcome {
     if let Some(What::Check(args)) = &args.what {
         return extensions_check::run(app, args);
@@ -46,10 +41,9 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     let catalogue = app.catalogue()?;
     if let Some(id) = &args.id {
         let extension = catalogue.extension(id)?;
-        WithOrigin::new(extension, &extension.origin).show(&mut app.ui)?;
+        show(&mut app.ui, &WithOrigin::extension(extension))?;
     } else if app.ui.json {
-        let all = catalogue.extensions().map(|extension| WithOrigin::new(extension, &extension.origin));
-        app.ui.document(&Document { extensions: all.collect() })?;
+        app.ui.document(&ExtensionsDocument::new(&catalogue))?;
     } else {
         let rows: Vec<Vec<String>> = catalogue.extensions().map(row).collect();
         let head = ["ID", "PROVIDER", "ISOLATION", "NETWORK", "COST", "ORIGIN", "SUMMARY"];

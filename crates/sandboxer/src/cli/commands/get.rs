@@ -1,12 +1,13 @@
 use jiff::Timestamp;
 use sandboxer_core::service::{Sandbox, Workspace};
+use sandboxer_documents::SandboxDocument;
+use sandboxer_documents::git::about_all;
+use sandboxer_documents::notices;
 
 use super::TargetArg;
 use crate::cli::environments;
 use crate::cli::error::CliError;
 use crate::cli::git;
-use crate::cli::json::SandboxDocument;
-use crate::cli::notices;
 use crate::cli::output::{self, Ui, age, expiry, style};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
@@ -28,7 +29,7 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     let notices = notices::brought_up(&session.manager, &sandbox);
     if app.ui.json {
         let document = SandboxDocument::with_notices(&sandbox, &notices);
-        app.ui.document(&document.with_git(git::about_all(&sandbox)))?;
+        app.ui.document(&document.with_git(about_all(&sandbox)))?;
     } else {
         describe(&mut app.ui, &sandbox, &notices)?;
     }
@@ -48,7 +49,7 @@ pub fn describe(ui: &mut Ui, sandbox: &Sandbox, notices: &[Vec<String>]) -> Resu
     for (name, value) in environments::lines(sandbox) {
         field(ui, name, value)?;
     }
-    let abouts = git::about_all(sandbox);
+    let abouts = about_all(sandbox);
     for (index, workspace) in sandbox.workspaces.iter().enumerate() {
         describe_workspace(ui, workspace, sandbox.workspaces.len() > 1)?;
         for (name, value) in abouts.get(index).into_iter().flatten().flat_map(git::lines) {

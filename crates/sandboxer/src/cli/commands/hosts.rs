@@ -1,7 +1,7 @@
 use sandboxer_core::environment::{Capacity, Host};
-use serde::Serialize;
+use sandboxer_documents::{HostsDocument, WithOrigin};
 
-use crate::cli::catalogue::{WithOrigin, words};
+use crate::cli::catalogue::{show, words};
 use crate::cli::output::{self, count, table};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
@@ -21,19 +21,13 @@ pub struct Args {
     id: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    hosts: Vec<WithOrigin<'a, Host>>,
-}
-
 pub fn run(app: &mut App, args: &Args) -> Outcome {
     let catalogue = app.catalogue()?;
     if let Some(id) = &args.id {
         let host = catalogue.host(id)?;
-        WithOrigin::new(host, &host.origin).show(&mut app.ui)?;
+        show(&mut app.ui, &WithOrigin::host(host))?;
     } else if app.ui.json {
-        let hosts = catalogue.hosts().map(|host| WithOrigin::new(host, &host.origin));
-        app.ui.document(&Document { hosts: hosts.collect() })?;
+        app.ui.document(&HostsDocument::new(&catalogue))?;
     } else {
         let rows: Vec<Vec<String>> = catalogue.hosts().map(row).collect();
         let head = ["ID", "ADDRESS", "EXTENSIONS", "REGION", "ROOM FOR", "ORIGIN", "SUMMARY"];

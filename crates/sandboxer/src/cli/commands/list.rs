@@ -1,10 +1,9 @@
 use jiff::Timestamp;
 use sandboxer::wiring;
 use sandboxer_core::service::Sandbox;
-use serde::Serialize;
+use sandboxer_documents::SandboxesDocument;
 
 use crate::cli::error::CliError;
-use crate::cli::json::SandboxDocument;
 use crate::cli::output::{self, age, expiry, table};
 use crate::cli::session::{ADOPT, App};
 use crate::cli::{Outcome, exit};
@@ -25,16 +24,10 @@ pub struct Args {
     all: bool,
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    sandboxes: Vec<SandboxDocument<'a>>,
-}
-
 pub fn run(app: &mut App, args: &Args) -> Outcome {
     let (found, lost) = look(app, args)?;
     if app.ui.json {
-        let sandboxes = found.iter().map(SandboxDocument::of).collect();
-        app.ui.document(&Document { sandboxes })?;
+        app.ui.document(&SandboxesDocument::new(&found))?;
     } else if found.is_empty() && lost {
         app.ui.note(format_args!("no sandboxes; {ADOPT}"));
     } else if found.is_empty() {

@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use sandboxer::wiring;
 use sandboxer_core::model::SandboxId;
 use sandboxer_core::service::{Operation, Sandbox};
+use sandboxer_documents::OperationDocument;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::error::CliError;
-use crate::cli::json::OperationDocument;
 use crate::cli::output::{self, age, table};
 use crate::cli::session::{App, Session};
 use crate::cli::{Outcome, exit};

@@ -1,7 +1,7 @@
 use sandboxer_core::environment::{Policy, Profile};
-use serde::Serialize;
+use sandboxer_documents::{ProfilesDocument, WithOrigin};
 
-use crate::cli::catalogue::{WithOrigin, word};
+use crate::cli::catalogue::{show, word};
 use crate::cli::output::{self, table};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
@@ -21,19 +21,13 @@ pub struct Args {
     id: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    profiles: Vec<WithOrigin<'a, Profile>>,
-}
-
 pub fn run(app: &mut App, args: &Args) -> Outcome {
     let catalogue = app.catalogue()?;
     if let Some(id) = &args.id {
         let profile = catalogue.profile(id)?;
-        WithOrigin::new(profile, &profile.origin).show(&mut app.ui)?;
+        show(&mut app.ui, &WithOrigin::profile(profile))?;
     } else if app.ui.json {
-        let profiles = catalogue.profiles().map(|profile| WithOrigin::new(profile, &profile.origin));
-        app.ui.document(&Document { profiles: profiles.collect() })?;
+        app.ui.document(&ProfilesDocument::new(&catalogue))?;
     } else {
         let rows: Vec<Vec<String>> = catalogue.profiles().map(row).collect();
         let head = ["ID", "EXTENSION", "ISOLATION", "NETWORK", "TTL", "ORIGIN", "SUMMARY"];

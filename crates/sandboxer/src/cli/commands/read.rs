@@ -1,10 +1,10 @@
 use std::ffi::OsString;
 
 use data_encoding::BASE64;
+use sandboxer_documents::PathText;
 use serde_json::json;
 
 use super::{TargetArg, rel_path};
-use crate::cli::json::PathText;
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
 

@@ -1,5 +1,6 @@
+use sandboxer_documents::SandboxDocument;
+
 use super::TargetArg;
-use crate::cli::json::SandboxDocument;
 use crate::cli::output;
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};

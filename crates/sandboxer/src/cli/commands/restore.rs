@@ -1,7 +1,8 @@
+use sandboxer_documents::RollbackDocument;
+
 use super::TargetArg;
 use super::rollback::{success_code, tell};
 use crate::cli::Outcome;
-use crate::cli::json::RollbackDocument;
 use crate::cli::session::App;
 
 /// Bring a checkpoint back

@@ -1,11 +1,11 @@
 use std::ffi::OsString;
 
 use sandboxer_core::model::RollbackResult;
+use sandboxer_documents::RollbackDocument;
 
 use super::{Named, TargetOrPlan, rel_paths};
 use crate::cli::error::CliError;
 use crate::cli::hunks::{self, Purpose, SelectionArgs};
-use crate::cli::json::RollbackDocument;
 use crate::cli::output::{self, Ui};
 use crate::cli::plans;
 use crate::cli::session::App;

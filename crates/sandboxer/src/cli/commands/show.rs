@@ -4,13 +4,13 @@ use sandboxer::wiring;
 use sandboxer_core::Error;
 use sandboxer_core::model::{Conflict, DiffKind, Notice, RelPath};
 use sandboxer_core::service::{Operation, Sandbox};
+use sandboxer_documents::{OperationDocument, PatchDocument, PathText, ShowDocument};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::cli::diffs;
 use crate::cli::error::{CliError, Kind};
-use crate::cli::json::{OperationDocument, PatchDocument, PathText, ShowDocument};
 use crate::cli::output::{self, Ui, count, moment, shell_word, style};
 use crate::cli::session::{App, Session, conflict_sentence};
 use crate::cli::{Outcome, exit};

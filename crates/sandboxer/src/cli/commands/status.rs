@@ -2,12 +2,12 @@ use jiff::Timestamp;
 use sandboxer::wiring;
 use sandboxer_core::model::DiffEntry;
 use sandboxer_core::service::{Operation, Sandbox, Target, TargetDiff};
+use sandboxer_documents::notices;
+use sandboxer_documents::{SandboxDocument, StatusDocument, Summary};
 use serde::Serialize;
 
 use crate::cli::diffs;
 use crate::cli::error::CliError;
-use crate::cli::json::{SandboxDocument, StatusDocument, Summary};
-use crate::cli::notices;
 use crate::cli::output::{self, Ui, age, count, expiry, shell_word, style};
 use crate::cli::session::{App, Session};
 use crate::cli::{Outcome, exit};

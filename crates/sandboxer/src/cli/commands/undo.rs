@@ -1,12 +1,13 @@
 use sandboxer::wiring;
 use sandboxer_core::Error;
 use sandboxer_core::service::{Operation, Sandbox, SandboxState, Undone};
+use sandboxer_documents::conflicts::Attempt;
+use sandboxer_documents::{Summary, UndoDocument};
 
 use super::commit::{exit_code, tell_notices};
 use crate::cli::Outcome;
-use crate::cli::conflicts::{self, Attempt};
+use crate::cli::conflicts;
 use crate::cli::error::{CliError, Kind};
-use crate::cli::json::{Summary, UndoDocument};
 use crate::cli::output::{self, Ui, count, shell_word};
 use crate::cli::session::{App, Session};
 

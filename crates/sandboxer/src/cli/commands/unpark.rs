@@ -1,4 +1,5 @@
-use crate::cli::json::SandboxDocument;
+use sandboxer_documents::SandboxDocument;
+
 use crate::cli::output::{self, shell_word};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};

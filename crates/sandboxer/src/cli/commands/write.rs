@@ -3,10 +3,10 @@ use std::io::{self, IsTerminal, Read};
 
 use sandboxer_core::Error;
 use sandboxer_core::model::DiffKind;
+use sandboxer_documents::PathText;
 use serde::Serialize;
 
 use super::{TargetArg, rel_path};
-use crate::cli::json::PathText;
 use crate::cli::output;
 use crate::cli::session::{App, typed};
 use crate::cli::{Outcome, exit};

@@ -7,7 +7,6 @@ mod args;
 mod attach;
 mod command;
 mod environment;
-pub mod events;
 pub mod spec;
 pub mod told;
 mod work;

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use sandboxer_documents::reached::Event;
 use sandboxer_extensions::local::{End, Limits, Network, Ready, Report, Spec, Told};
 use serde::Serialize;
 
-use super::events::Event;
 use super::{Done, Ended};
 use crate::cli::output::{self, Ui, count, size};
 

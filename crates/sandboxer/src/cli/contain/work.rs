@@ -8,13 +8,13 @@ use sandboxer_core::config::{Isolation, RunSettings};
 use sandboxer_core::environment::NetworkNeed;
 use sandboxer_core::service::{Target, Workspace};
 use sandboxer_core::types::is_url;
+use sandboxer_documents::reached::{self, Event};
 use sandboxer_extensions::local::{Attached, Called, Limits, Network, Ready};
 
 use super::args::Asked;
 use super::attach::{attach, runtimes};
 use super::command::{self, Ended};
 use super::environment::{Surroundings, environment};
-use super::events::{self, Event};
 use super::spec;
 use super::told::now_ms;
 use crate::cli::child;
@@ -129,7 +129,7 @@ impl Work<'_> {
         }
         let directory = runtimes(self.session)?.directory(self.target.sandbox.id.as_str());
         // What to type is a courtesy; that it cannot be told is no failure of the command.
-        let all = events::read(&directory).unwrap_or_default();
+        let all = reached::read(&directory).unwrap_or_default();
         Ok(all.into_iter().filter(|event| event.at_ms >= since).collect())
     }
 

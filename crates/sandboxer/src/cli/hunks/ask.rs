@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 
 use anstyle::Style;
 use sandboxer_core::model::DiffEntry;
+use sandboxer_documents::patch::is_huge;
 use sandboxer_fs::content::Sides;
 use sandboxer_fs::patch::{self, Hunk, render_entry};
 
@@ -98,7 +99,7 @@ impl<'a, C: Console> Selector<'a, C> {
         if below.len() > LISTED {
             self.console.line(&format!("  and {} more", below.len() - LISTED))?;
         }
-        if entry.binary || entry.moved || entry.text.is_some() || diffs::is_huge(entry) {
+        if entry.binary || entry.moved || entry.text.is_some() || is_huge(entry) {
             return Ok(());
         }
         let sides = (self.load)(entry)?;
@@ -197,7 +198,7 @@ impl<'a, C: Console> Selector<'a, C> {
         let decided = match edited.map(|edited| read_back(&edited, &hunk)) {
             Ok(Some(edited)) => file.decide_edited(index, edited),
             Ok(None) => Err("nothing is left of the hunk, so nothing was done".to_owned()),
-            Err(error) => Err(error.message),
+            Err(error) => Err(error.message.clone()),
         };
         self.tell(decided)
     }

@@ -20,10 +20,11 @@ use sandboxer_core::Error;
 use sandboxer_core::model::{CommitRequest, DiffEntry, HunkSelection, OnConflict, RelPath};
 use sandboxer_core::policy::CommitRules;
 use sandboxer_core::service::{Target, TargetDiff, WorkspaceDiff};
+use sandboxer_documents::conflicts::Attempt;
+use sandboxer_documents::patch::load as load_sides;
 use sandboxer_fs::patch::{self, PatchError};
 
-use super::conflicts::{self, Attempt};
-use super::diffs;
+use super::conflicts;
 use super::error::{CliError, Kind};
 use super::output::{self, shell_word};
 use super::session::{App, Session};
@@ -247,7 +248,7 @@ fn choose_on_terminal(
     let diff = session.manager.diff(target, paths)?;
     let of = single(&diff, purpose)?;
     let mut terminal = terminal::Terminal::new(&mut app.ui, &session.signals);
-    let load = |entry: &DiffEntry| diffs::load(&of.workspace, entry);
+    let load = |entry: &DiffEntry| Ok(load_sides(&of.workspace, entry)?);
     ask::Selector::new(&mut terminal, purpose, &load).run(&of.entries)
 }
 

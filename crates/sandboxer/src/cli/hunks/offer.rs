@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use sandboxer_core::model::{DiffEntry, DiffKind, Node, NodeType, RelPath};
+use sandboxer_documents::patch::is_huge;
 
 use super::Purpose;
-use crate::cli::diffs;
 use crate::cli::output;
 
 /// What a person is asked about one entry.
@@ -95,7 +95,7 @@ pub fn has_hunks(entry: &DiffEntry) -> bool {
     entry.kind == DiffKind::Modified
         && file(&entry.old)
         && file(&entry.new)
-        && !(entry.binary || entry.moved || entry.text.is_some() || diffs::is_huge(entry))
+        && !(entry.binary || entry.moved || entry.text.is_some() || is_huge(entry))
 }
 
 fn noun(entry: &DiffEntry) -> &'static str {

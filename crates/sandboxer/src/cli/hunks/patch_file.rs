@@ -12,12 +12,12 @@ use std::path::Path;
 use sandboxer_core::Error;
 use sandboxer_core::model::{DiffEntry, DiffKind, RelPath};
 use sandboxer_core::service::Target;
+use sandboxer_documents::patch::{is_huge, load as load_sides};
 use sandboxer_fs::patch::{self, FilePatch, FilePatchKind, PatchError};
 
 use super::ask::Load;
 use super::offer::has_hunks;
 use super::{Chosen, FileHunks, Purpose, Texts, single};
-use crate::cli::diffs;
 use crate::cli::error::{CliError, Kind};
 use crate::cli::output;
 use crate::cli::session::{App, Session};
@@ -43,7 +43,7 @@ pub fn choose(
     }
     let diff = session.manager.diff(target, &[])?;
     let of = single(&diff, purpose)?;
-    let load = |entry: &DiffEntry| diffs::load(&of.workspace, entry);
+    let load = |entry: &DiffEntry| Ok(load_sides(&of.workspace, entry)?);
     PatchSelector::new(&of.entries, purpose, &load).run(files)
 }
 
@@ -190,7 +190,7 @@ impl<'a> PatchSelector<'a> {
                 | FilePatchKind::Renamed
                 | FilePatchKind::Modified
         );
-        if !is_text || entry.moved || entry.binary || entry.text.is_some() || diffs::is_huge(entry) {
+        if !is_text || entry.moved || entry.binary || entry.text.is_some() || is_huge(entry) {
             return Ok(true);
         }
         let sides = (self.load)(entry)?;

@@ -59,7 +59,7 @@ fn chosen(patch: &str, purpose: Purpose) -> Result<Chosen, CliError> {
 
 fn refusal(patch: &str) -> (u8, String) {
     let error = chosen(patch, Purpose::Commit).unwrap_err();
-    (error.exit, error.message)
+    (error.exit, error.message.clone())
 }
 
 const FIRST: &str = "@@ -1,5 +1,5 @@\n 1\n-2\n+two\n 3\n 4\n 5\n";

@@ -9,11 +9,11 @@ use sandboxer::wiring::{self, Setup};
 use sandboxer_core::config::{DatabaseSettings, EventsSettings, KEYS, RunSettings, Settings};
 use sandboxer_core::environment::Health;
 use sandboxer_core::service::{Sandbox, SandboxManager};
+use sandboxer_documents::git;
 use sandboxer_strategies::git_worktree;
 use serde::Serialize;
 
 use crate::cli::error::CliError;
-use crate::cli::git;
 use crate::cli::output::{self, Ui, size, style, table};
 use crate::cli::session::{App, current_dir};
 use crate::cli::{Outcome, exit};

@@ -5,10 +5,10 @@ use std::time::Duration;
 use sandboxer::wiring;
 use sandboxer_core::environment::LifecycleEvent;
 use sandboxer_core::service::Sandbox;
+use sandboxer_documents::events::{EventDocument, EventsDocument, merged};
+use sandboxer_documents::reached;
 use serde::Serialize;
 
-use self::told::{Told, merged};
-use crate::cli::contain::events as runtime;
 use crate::cli::contain::runtimes;
 use crate::cli::error::{CliError, Kind};
 use crate::cli::output;
@@ -52,16 +52,6 @@ pub struct Args {
     deliver: bool,
 }
 
-/// `events`; with an ID, whose.
-#[derive(Serialize)]
-struct Document<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sandbox_id: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
-    events: &'a [Told],
-}
-
 /// `events --deliver`.
 #[derive(Serialize)]
 struct DeliveryDocument {
@@ -88,30 +78,29 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     show(app, sandbox.as_ref(), &first)
 }
 
-fn show(app: &mut App, sandbox: Option<&Sandbox>, events: &[Told]) -> Outcome {
+fn show(app: &mut App, sandbox: Option<&Sandbox>, events: &[EventDocument]) -> Outcome {
     if app.ui.json {
-        let (sandbox_id, name) = (sandbox.map(|s| s.id.as_str()), sandbox.map(|s| s.name.as_str()));
-        app.ui.document(&Document { sandbox_id, name, events })?;
+        app.ui.document(&EventsDocument::new(sandbox, events))?;
     } else if events.is_empty() {
         match sandbox {
             Some(sandbox) => app.ui.note(format_args!("nothing to tell of {}", output::name(&sandbox.name))),
             None => app.ui.note("nothing has happened yet"),
         }
     } else {
-        events.iter().try_for_each(|event| app.ui.line(event.line(sandbox.is_none())))?;
+        events.iter().try_for_each(|event| app.ui.line(told::line(event, sandbox.is_none())))?;
     }
     Ok(exit::OK)
 }
 
 /// Shows what there is and what comes, until somebody wants it to end.
-fn follow(app: &mut App, watch: &mut Watch<'_>, first: Vec<Told>) -> Outcome {
+fn follow(app: &mut App, watch: &mut Watch<'_>, first: Vec<EventDocument>) -> Outcome {
     let stop = watch.session.signals.cancel_flag();
     let mut events = first;
     loop {
         for event in &events {
             match app.ui.json {
                 true => app.ui.line(event.json())?,
-                false => app.ui.line(event.line(watch.sandbox.is_none()))?,
+                false => app.ui.line(told::line(event, watch.sandbox.is_none()))?,
             }
         }
         app.ui.flush()?;
@@ -138,7 +127,7 @@ impl<'a> Watch<'a> {
     }
 
     /// What there is: after `since`, or the newest.
-    fn first(&mut self, since: Option<u64>) -> Result<Vec<Told>, CliError> {
+    fn first(&mut self, since: Option<u64>) -> Result<Vec<EventDocument>, CliError> {
         let (lives, after) = match since {
             Some(seq) => {
                 self.seen = seq;
@@ -156,7 +145,7 @@ impl<'a> Watch<'a> {
     }
 
     /// What has come since.
-    fn next(&mut self) -> Result<Vec<Told>, CliError> {
+    fn next(&mut self) -> Result<Vec<EventDocument>, CliError> {
         let lives = match self.session.manager.last_event()? > self.seen {
             true => self.lives()?,
             false => Vec::new(),
@@ -176,18 +165,18 @@ impl<'a> Watch<'a> {
     }
 
     /// What commands reached for and was not seen yet.
-    fn reached(&mut self) -> Result<Vec<Told>, CliError> {
+    fn reached(&mut self) -> Result<Vec<EventDocument>, CliError> {
         let Some(sandbox) = self.sandbox else { return Ok(Vec::new()) };
         let directory = runtimes(self.session)?.directory(sandbox.id.as_str());
-        let length = runtime::length(&directory);
+        let length = reached::length(&directory);
         if length == self.runtime_length {
             return Ok(Vec::new());
         }
-        let events = runtime::read(&directory)?;
+        let events = reached::read(&directory)?;
         // A log that got shorter is another one.
         let seen = if length < self.runtime_length { 0 } else { self.runtime_seen };
         (self.runtime_seen, self.runtime_length) = (events.len(), length);
-        Ok(events.into_iter().skip(seen).map(|event| Told::reached(event, sandbox)).collect())
+        Ok(events.into_iter().skip(seen).map(|event| EventDocument::reached(event, sandbox)).collect())
     }
 
     /// When an event was, in milliseconds since 1970; nothing where it is not kept.

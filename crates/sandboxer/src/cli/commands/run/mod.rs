@@ -9,6 +9,7 @@ use sandboxer_core::model::{OnConflict, PlanId};
 use sandboxer_core::policy::CommitRules;
 use sandboxer_core::service::{CreateRequest, InUse, Input, Target, Workspace};
 use sandboxer_core::types::is_url;
+use sandboxer_documents::git::about;
 use sandboxer_extensions::local::Called;
 
 use super::create::{ConsumerArgs, location};
@@ -282,7 +283,7 @@ impl Run {
                 app.ui.note(format_args!(
                     "isolated by {strategy}: files below this directory only, nothing else"
                 ));
-                if git::about(self.workspace()).is_some() {
+                if about(self.workspace()).is_some() {
                     app.ui.note(git::NOT_CONTAINED);
                 }
             }

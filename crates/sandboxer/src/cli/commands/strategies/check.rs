@@ -7,6 +7,7 @@ use sandboxer_core::config::Settings;
 use sandboxer_core::contract::{CancelFlag, Capabilities, NoProgress};
 use sandboxer_core::registry::{StrategyContext, StrategyEntry, StrategyRegistry};
 use sandboxer_core::resolve::choose_strategy;
+use sandboxer_documents::Told;
 use sandboxer_plugin::check::{Again, Bench, Outcome as StepOutcome, Report, Step, check};
 use sandboxer_plugin::strategy::log_path;
 use serde::Serialize;
@@ -161,7 +162,7 @@ fn without_log_file(error: Error, place: &Place, name: &str) -> CliError {
         return error.into();
     }
     let hints = quoted(&log_path(&place.home(), name)).into_iter().map(|line| format!("it wrote: {line}"));
-    CliError::from_with_hints(&error, hints.collect())
+    Told::with_hints(&error, hints.collect()).into()
 }
 
 /// The end of what the plugin wrote to its standard error, without the times.

@@ -2,14 +2,14 @@
 
 use sandboxer_core::model::{CommitResult, Notice, Revision};
 use sandboxer_core::service::{Consumer, Operation, Sandbox, TargetCommit, Undone};
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{EntryDocument, PathText, Summary, entry};
-use crate::cli::conflicts::Detail;
-use crate::cli::git;
+use super::differences::{EntryDocument, entry};
+use super::{Detail, PathText, Summary, git};
 
 /// `commit`.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct CommitDocument<'a> {
     sandbox_id: &'a str,
     name: &'a str,
@@ -33,7 +33,7 @@ pub struct CommitDocument<'a> {
     revisions: Vec<RevisionDocument<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct RevisionDocument<'a> {
     workspace: &'a str,
     #[serde(flatten)]
@@ -41,13 +41,13 @@ struct RevisionDocument<'a> {
 }
 
 /// What is committed before everything else, because it cannot be prepared.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct DecisionDocument<'a> {
     workspace: &'a str,
     reason: &'a str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct NoticeDocument<'a> {
     workspace: &'a str,
     #[serde(flatten)]
@@ -101,7 +101,7 @@ fn notice<'a>(workspace: &'a str, notice: &'a Notice) -> NoticeDocument<'a> {
 }
 
 /// `undo`: the document of the commit that it is, and what it took back.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct UndoDocument<'a> {
     undone: &'a str,
     #[serde(flatten)]
@@ -117,7 +117,7 @@ impl<'a> UndoDocument<'a> {
 }
 
 /// One entry of the log, with the name of its sandbox.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct OperationDocument<'a> {
     /// The entry.
     #[serde(flatten)]
@@ -131,7 +131,7 @@ pub struct OperationDocument<'a> {
 }
 
 /// `show`.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct ShowDocument<'a> {
     /// What was done.
     #[serde(flatten)]
@@ -141,7 +141,7 @@ pub struct ShowDocument<'a> {
 }
 
 /// What an operation changed in one workspace.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct PatchDocument {
     /// Which.
     pub workspace: String,
