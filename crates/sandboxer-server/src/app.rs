@@ -107,15 +107,29 @@ impl Who {
         if self.has(scope) {
             return Ok(());
         }
-        Err(Problem::refused(format!("{} may not {action}: that takes a token with the scope {scope}", self.name())))
+        Err(Problem::refused(format!(
+            "{} may not {action}: that takes a token with the scope {scope}",
+            self.name()
+        )))
     }
 }
 
 impl App {
     /// Over what the program around supplies.
-    pub fn new(backend: Arc<dyn Backend>, limits: Limits, hosts: Vec<String>, stopping: watch::Receiver<bool>) -> Self {
+    pub fn new(
+        backend: Arc<dyn Backend>,
+        limits: Limits,
+        hosts: Vec<String>,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
         let heavy = Arc::new(Semaphore::new(limits.at_once));
         Self { feed: Feed::new(), metrics: Metrics::default(), backend, limits, hosts, stopping, heavy }
+    }
+
+    /// Returns when the server is about to end.
+    pub async fn stopped(&self) {
+        // A sender that is gone is an end, too.
+        let _ = self.stopping.clone().wait_for(|stop| *stop).await;
     }
 
     /// Runs something short that may wait for the disk, as far as `who` may.

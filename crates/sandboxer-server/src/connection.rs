@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
 use crate::app::App;
@@ -60,14 +60,13 @@ impl fmt::Display for Peer {
 
 /// Accepts connections until the server ends; returns when the last of them has.
 pub async fn accept(app: Arc<App>, router: Router, listening: Listening) {
-    let mut stopping = app.stopping.clone();
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let (ended, mut all_ended) = tokio::sync::mpsc::channel::<Infallible>(1);
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { break };
         let accepted = tokio::select! {
             accepted = next(&app, &listening) => accepted,
-            _ = stopping.wait_for(|stop| *stop) => break,
+            () = app.stopped() => break,
         };
         let Some((stream, peer)) = accepted else {
             tokio::time::sleep(BREATH).await;
@@ -77,7 +76,7 @@ pub async fn accept(app: Arc<App>, router: Router, listening: Listening) {
         tokio::spawn(async move {
             let _held = (place, ended);
             let _open = Gauge::up(&app.metrics.connections);
-            serve(app.stopping.clone(), router, stream, peer).await;
+            serve(&app, router, stream, peer).await;
         });
     }
     drop((listening, ended));
@@ -95,7 +94,10 @@ async fn next(app: &App, listening: &Listening) -> Option<(Box<dyn Stream>, Peer
             // The file's mode lets no one else in; a descriptor that was handed on has no mode.
             let uid = stream.peer_cred().ok()?.uid();
             if uid != 0 && uid != rustix::process::geteuid().as_raw() {
-                app.backend.log(&Line::new("refused", format!("a process of user {uid} connected to the socket of another user")));
+                app.backend.log(&Line::new(
+                    "refused",
+                    format!("a process of user {uid} connected to the socket of another user"),
+                ));
                 return None;
             }
             Some((Box::new(stream), Peer::Local))
@@ -108,18 +110,21 @@ async fn next(app: &App, listening: &Listening) -> Option<(Box<dyn Stream>, Peer
     }
 }
 
-async fn serve(mut stopping: watch::Receiver<bool>, router: Router, stream: Box<dyn Stream>, peer: Peer) {
+async fn serve(app: &App, router: Router, stream: Box<dyn Stream>, peer: Peer) {
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(peer.clone()));
         router.clone().oneshot(request.map(Body::new))
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).max_buf_size(HEADER_BYTES).max_headers(HEADERS);
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME)
+        .max_buf_size(HEADER_BYTES)
+        .max_headers(HEADERS);
     let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
     // What goes wrong on a connection is between the client and its network.
     tokio::select! {
         _ = connection.as_mut() => return,
-        _ = stopping.wait_for(|stop| *stop) => connection.as_mut().graceful_shutdown(),
+        () = app.stopped() => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
 }

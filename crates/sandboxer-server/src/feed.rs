@@ -61,18 +61,18 @@ pub struct Filter {
 impl Filter {
     /// Whether an event passes.
     pub fn passes(&self, fed: &Fed) -> bool {
-        self.sandbox.as_ref().is_none_or(|id| *id == fed.event.sandbox_id) && self.visibility.includes(&fed.owner)
+        self.sandbox.as_ref().is_none_or(|id| *id == fed.event.sandbox_id)
+            && self.visibility.includes(&fed.owner)
     }
 }
 
 /// Reads the outbox as long as the server runs.
 pub async fn run(app: Arc<App>) {
-    let mut stopping = app.stopping.clone();
     let mut position = None;
     loop {
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
-            _ = stopping.wait_for(|stop| *stop) => return,
+            () = app.stopped() => return,
         }
         if app.feed.sender.receiver_count() == 0 {
             // Whoever comes next begins with the store; what happens until then is not news to anybody here.

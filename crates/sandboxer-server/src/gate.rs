@@ -31,7 +31,11 @@ pub async fn pass(
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str).to_owned();
-    let (name, response) = match admit(&app, &peer, &request).await {
+    let admitted = match admit(&app, &peer, &request) {
+        Ok(shown) => recognise(&app, shown).await,
+        Err(problem) => Err(problem),
+    };
+    let (name, response) = match admitted {
         Ok(who) => {
             let name = who.name().to_owned();
             request.extensions_mut().insert(who);
@@ -59,14 +63,22 @@ fn is_told(status: StatusCode) -> bool {
     status.is_server_error() || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
-async fn admit(app: &Arc<App>, peer: &Peer, request: &Request) -> Result<Who, Problem> {
+/// How somebody shows who they are.
+enum Shown {
+    /// By where they come from.
+    Who(Who),
+    /// By a token.
+    Token(String),
+}
+
+fn admit(app: &App, peer: &Peer, request: &Request) -> Result<Shown, Problem> {
     if request.uri().path_and_query().is_some_and(|address| address.as_str().len() > LONGEST_ADDRESS) {
         let message = format!("the address is longer than {LONGEST_ADDRESS} bytes");
         return Err(Problem::new(StatusCode::URI_TOO_LONG, Kind::Usage, message));
     }
     check_host(app, peer, request)?;
     check_origin(app, request.headers())?;
-    who(app, peer, request).await
+    shown(peer, request)
 }
 
 /// A page whose name was made to lead here would send its own name: on a Unix socket there is no such page.
@@ -83,8 +95,10 @@ fn check_host(app: &App, peer: &Peer, request: &Request) -> Result<(), Problem> 
     };
     match named {
         Some(host) if app.hosts.iter().any(|known| is_host(known, host)) => Ok(()),
-        Some(host) => Err(Problem::refused(format!("this server is not {:?}", host.escape_default().to_string()))
-            .hint("name it by the address that it listens on, or start it with --allow-host NAME")),
+        Some(host) => {
+            Err(Problem::refused(format!("this server is not {:?}", host.escape_default().to_string()))
+                .hint("name it by the address that it listens on, or start it with --allow-host NAME"))
+        }
         None => Err(Problem::refused("a request has to have one Host header")),
     }
 }
@@ -111,26 +125,28 @@ fn check_origin(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-async fn who(app: &Arc<App>, peer: &Peer, request: &Request) -> Result<Who, Problem> {
-    let shown = request.headers().get(header::AUTHORIZATION);
-    let Some(shown) = shown else {
+fn shown(peer: &Peer, request: &Request) -> Result<Shown, Problem> {
+    let Some(shown) = request.headers().get(header::AUTHORIZATION) else {
         if !peer.is_remote() {
-            return Ok(Who::Local);
+            return Ok(Shown::Who(Who::Local));
         }
         if OPEN.contains(&request.uri().path()) {
-            return Ok(Who::Nobody);
+            return Ok(Shown::Who(Who::Nobody));
         }
         return Err(unauthorized("over TCP every request needs a token"));
     };
     let token = shown.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
-    let Some(token) = token.map(|token| token.trim().to_owned()) else {
-        return Err(unauthorized("the Authorization header is not `Bearer TOKEN`"));
+    let odd = || unauthorized("the Authorization header is not `Bearer TOKEN`");
+    token.map(|token| Shown::Token(token.trim().to_owned())).ok_or_else(odd)
+}
+
+async fn recognise(app: &Arc<App>, shown: Shown) -> Result<Who, Problem> {
+    let token = match shown {
+        Shown::Who(who) => return Ok(who),
+        Shown::Token(token) => token,
     };
     let found = app.look(&Who::Nobody, move |manager| Ok(manager.authenticate(&token)?)).await?;
-    match found {
-        Ok(caller) => Ok(Who::Caller(Arc::new(caller))),
-        Err(refusal) => Err(unauthorized(refusal.to_string())),
-    }
+    found.map(|caller| Who::Caller(Arc::new(caller))).map_err(|refusal| unauthorized(refusal.to_string()))
 }
 
 fn unauthorized(message: impl Into<String>) -> Problem {

@@ -32,7 +32,8 @@ impl FromStr for Listen {
         if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
             return Ok(Self::Unix(path.into()));
         }
-        let (host, port) = text.strip_prefix("tcp:").and_then(|rest| rest.rsplit_once(':')).ok_or_else(odd)?;
+        let (host, port) =
+            text.strip_prefix("tcp:").and_then(|rest| rest.rsplit_once(':')).ok_or_else(odd)?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
         match port.parse() {
             Ok(port) if !host.is_empty() => Ok(Self::Tcp(host.to_owned(), port)),
@@ -67,10 +68,12 @@ impl Listening {
     /// In words, as it is typed.
     pub fn name(&self) -> String {
         match self {
-            Self::Unix(listener, _) => match listener.local_addr().ok().and_then(|a| a.as_pathname().map(Path::to_path_buf)) {
-                Some(path) => format!("unix:{}", path.display()),
-                None => "unix:(unnamed)".to_owned(),
-            },
+            Self::Unix(listener, _) => {
+                match listener.local_addr().ok().and_then(|a| a.as_pathname().map(Path::to_path_buf)) {
+                    Some(path) => format!("unix:{}", path.display()),
+                    None => "unix:(unnamed)".to_owned(),
+                }
+            }
             Self::Tcp(listener) => match listener.local_addr() {
                 Ok(address) => format!("tcp:{address}"),
                 Err(_) => "tcp:(unknown)".to_owned(),
@@ -134,7 +137,9 @@ fn open_tcp(host: &str, port: u16, plain_http: bool) -> Result<Listening> {
     let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs().map_err(failed)?.collect();
     if let Some(open) = addresses.iter().find(|address| !is_loopback(address.ip()) && !plain_http) {
         return Err(Error::Refused {
-            reason: format!("{open} can be reached from other machines, and tokens would travel there unencrypted"),
+            reason: format!(
+                "{open} can be reached from other machines, and tokens would travel there unencrypted"
+            ),
             hint: Some("listen on 127.0.0.1 behind a proxy that speaks TLS, or say --plain-http".to_owned()),
         });
     }

@@ -1,9 +1,10 @@
 //! The description of the API: operations from the handlers, schemas from the types that are read and written.
 
 use sandboxer_core::environment::{SandboxCreateRequest, SandboxStatus, Snapshot};
+use sandboxer_documents::events::EventsDocument;
 use sandboxer_documents::{
-    CheckpointDocument, CheckpointsDocument, CommitDocument, DiffDocument, EventsDocument, ExtensionsDocument,
-    HostsDocument, ProfilesDocument, RollbackDocument, UndoDocument,
+    CheckpointDocument, CheckpointsDocument, CommitDocument, DiffDocument, ExtensionsDocument, HostsDocument,
+    ProfilesDocument, RollbackDocument, UndoDocument,
 };
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -11,11 +12,21 @@ use utoipa::OpenApi;
 
 use crate::problem::{PROBLEM_JSON, ProblemDocument};
 use crate::routes;
+use crate::routes::about::Health;
+use crate::routes::changes::{CommitBody, PathsBody};
+use crate::routes::checkpoints::{CheckpointBody, RestoreBody, SnapshotsDocument};
+use crate::routes::exec::{ExecBody, ExecLine};
+use crate::routes::files::WrittenDocument;
+use crate::routes::sandboxes::{EndedDocument, ExtendBody, RecreateBody, SandboxesDocument};
 
 /// Every operation.
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "sandboxer", description = "The place where agents and automation change real things safely.", license(name = "Apache-2.0")),
+    info(
+        title = "sandboxer",
+        description = "The place where agents and automation change real things safely.",
+        license(name = "Apache-2.0")
+    ),
     paths(
         routes::about::health,
         routes::about::metrics,
@@ -90,19 +101,23 @@ fn problem(what: &str) -> Value {
 }
 
 fn schemas() -> Map<String, Value> {
-    let settings = SchemaSettings::draft2020_12().with(|settings| {
+    let placed = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
     });
-    let mut generator = settings.into_generator();
-    schemas!(generator:
-        SandboxCreateRequest, SandboxStatus, Snapshot, ProblemDocument<'_>,
-        CheckpointDocument<'_>, CheckpointsDocument<'_>, CommitDocument<'_>, DiffDocument<'_>, EventsDocument<'_>,
-        ExtensionsDocument<'_>, HostsDocument<'_>, ProfilesDocument<'_>, RollbackDocument<'_>, UndoDocument<'_>,
-        routes::Health, routes::CommitBody, routes::PathsBody, routes::CheckpointBody, routes::RestoreBody,
-        routes::SnapshotsDocument, routes::ExecBody, routes::ExecLine, routes::WrittenDocument,
-        routes::EndedDocument, routes::ExtendBody, routes::RecreateBody, routes::SandboxesDocument,
+    let mut read = placed.clone().into_generator();
+    schemas!(read:
+        SandboxCreateRequest,
+        CommitBody, PathsBody, CheckpointBody, RestoreBody, ExecBody, ExtendBody, RecreateBody,
     );
-    let mut schemas = generator.take_definitions(true);
+    let mut written = placed.for_serialize().into_generator();
+    schemas!(written:
+        SandboxStatus, Snapshot, ProblemDocument<'_>, CheckpointDocument<'_>, CheckpointsDocument<'_>,
+        CommitDocument<'_>, DiffDocument<'_>, EventsDocument<'_>, ExtensionsDocument<'_>, HostsDocument<'_>,
+        ProfilesDocument<'_>, RollbackDocument<'_>, UndoDocument<'_>,
+        Health, SnapshotsDocument, ExecLine, WrittenDocument, EndedDocument, SandboxesDocument,
+    );
+    let mut schemas = read.take_definitions(true);
+    schemas.extend(written.take_definitions(true));
     schemas.insert("OpenApi".to_owned(), json!({"type": "object", "description": "An OpenAPI document"}));
     schemas
 }

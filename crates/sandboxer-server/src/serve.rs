@@ -43,7 +43,8 @@ pub struct Options {
 /// Serves until a signal says otherwise. The lock is the caller's proof that nobody else does.
 pub fn serve(backend: Arc<dyn Backend>, options: Options, _lock: ServeLock) -> Result<()> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.enable_all().max_blocking_threads(WAITING_THREADS).thread_name("sandbox-serve").build();
+    let runtime =
+        runtime.enable_all().max_blocking_threads(WAITING_THREADS).thread_name("sandbox-serve").build();
     let runtime = runtime.map_err(|error| Error::io("start threads for", "the server", error))?;
     let done = runtime.block_on(run(backend, &options));
     // Work that is still at it was told to stop; what it leaves is what a killed command leaves.
@@ -66,7 +67,10 @@ async fn run(backend: Arc<dyn Backend>, options: &Options) -> Result<()> {
         .map(|listening| tokio::spawn(connection::accept(app.clone(), router.clone(), listening)))
         .collect();
     let name = signals.next().await;
-    app.backend.log(&Line::new("stopping", format!("{name}: no new work; what runs has {:?} to finish", options.grace)));
+    app.backend.log(&Line::new(
+        "stopping",
+        format!("{name}: no new work; what runs has {:?} to finish", options.grace),
+    ));
     let _ = stop.send(true);
     let ended = async {
         for accepting in accepting {
@@ -101,14 +105,13 @@ fn hosts(listening: &[Listening], named: &[String]) -> Vec<String> {
 }
 
 async fn keep_house(app: Arc<App>) {
-    let mut stopping = app.stopping.clone();
     loop {
         let keeper = app.clone();
         // One after the other: a minute in which it took longer is one in which it is not begun again.
         let _ = tokio::task::spawn_blocking(move || keeper.backend.tend()).await;
         tokio::select! {
             () = tokio::time::sleep(MINUTE) => {}
-            _ = stopping.wait_for(|stop| *stop) => return,
+            () = app.stopped() => return,
         }
     }
 }

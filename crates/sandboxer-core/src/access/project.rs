@@ -1,7 +1,7 @@
 //! `project_access` in server mode: decides by who asks, what for, and on what.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Component, Path};
 
 use super::{Token, TokenScope, Visibility};
 use crate::contract::PermissionService;
@@ -45,6 +45,15 @@ impl Caller {
             resources: Vec::new(),
             token: "none".to_owned(),
         }
+    }
+
+    /// Whether they may isolate what is at `location`, as it was typed: before anybody looks whether there is something. Where a link leads is asked
+    /// again when that is known.
+    pub fn may_isolate(&self, location: &str) -> bool {
+        let plain = !Path::new(location).components().any(|part| part == Component::ParentDir);
+        let id =
+            if location.starts_with('/') { format!("path:{location}") } else { format!("url:{location}") };
+        plain && self.resources.iter().any(|root| is_within(root, &id))
     }
 
     /// Whether a scope is theirs.

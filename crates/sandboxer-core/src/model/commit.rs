@@ -40,7 +40,7 @@ pub struct HunkSelection {
 }
 
 /// What becomes of commits that were made in the sandbox, where the resource has commits of its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum History {
     /// One commit has all that is committed.
@@ -51,7 +51,7 @@ pub enum History {
 }
 
 /// What to do where the original has changed since the base.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnConflict {
     /// Refuse, write nothing.

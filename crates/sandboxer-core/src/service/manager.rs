@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::lock::{InUse, SandboxLock};
 use super::{Consumer, Operation, Sandbox, SandboxState, Target, Workspace};
+use crate::access::Visibility;
 use crate::config::Settings;
 use crate::contract::{
     CancelFlag, Capabilities, PermissionService, Progress, Quiet, Runtime, SandboxStrategy,
@@ -91,6 +92,16 @@ impl SandboxManager {
         let mut sandboxes = self.store.sandboxes(all)?;
         sandboxes.retain(|sandbox| visibility.includes(&sandbox.owner()));
         Ok(sandboxes)
+    }
+
+    /// Which sandboxes whoever asks gets to see.
+    pub fn visibility(&self) -> Visibility {
+        self.permissions.visibility()
+    }
+
+    /// How many sandboxes are in each state; those that are gone are not counted.
+    pub fn count_by_state(&self) -> Result<Vec<(String, u64)>> {
+        self.store.count_by_state()
     }
 
     /// A part of them, newest first.

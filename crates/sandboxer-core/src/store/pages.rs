@@ -66,6 +66,16 @@ impl Store {
         Ok(Page { sandboxes, next })
     }
 
+    /// How many sandboxes are in each state that is not an end.
+    pub fn count_by_state(&self) -> Result<Vec<(String, u64)>> {
+        self.read("count the sandboxes", |c| {
+            let sql = "SELECT state, count(*) FROM sandboxes
+                       WHERE state NOT IN ('destroyed', 'failed') GROUP BY state";
+            let pair = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs()));
+            c.prepare_cached(sql)?.query_map([], pair)?.collect()
+        })
+    }
+
     fn place(&self, id: &SandboxId) -> Result<Option<i64>> {
         self.read("look up a sandbox", |c| {
             let sql = "SELECT seq FROM sandboxes WHERE id = ?1";

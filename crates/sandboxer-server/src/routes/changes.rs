@@ -181,7 +181,8 @@ pub async fn rollback(
     let paths = rel_paths(&body.paths)?;
     app.work(&who, move |manager| {
         let target = named.find(manager, body.workspace.as_deref())?;
-        let results = manager.rollback(&target, &paths).map_err(|error| Problem::from(error).aimed_at(&named.id))?;
+        let results =
+            manager.rollback(&target, &paths).map_err(|error| Problem::from(error).aimed_at(&named.id))?;
         fine(&RollbackDocument::new(&target.sandbox, &results))
     })
     .await

@@ -151,6 +151,10 @@ pub async fn snapshots(State(app): State<Arc<App>>, who: Who, named: Named) -> R
     ),
     responses((status = 200, description = "It is as it was then", body = ref("#/components/schemas/RollbackDocument"))),
 )]
-pub async fn restore_snapshot(State(app): State<Arc<App>>, who: Who, named: Named) -> Result<Response, Problem> {
+pub async fn restore_snapshot(
+    State(app): State<Arc<App>>,
+    who: Who,
+    named: Named,
+) -> Result<Response, Problem> {
     restore(State(app), who, named, Document(RestoreBody::default())).await
 }

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
 use sandboxer_core::access::TokenScope;
 use sandboxer_core::environment::LifecycleEvent;
-use sandboxer_documents::{EventDocument, EventsDocument};
+use sandboxer_documents::events::{EventDocument, EventsDocument};
 use serde::Deserialize;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 
@@ -97,7 +97,8 @@ async fn tell(
     let after = query.after.map_or_else(|| last_seen(headers), |after| Ok(Some(after)))?;
     let filter = app
         .look(&who, move |manager| {
-            let sandbox = of.map(|named| manager.find_any(&named.id)).transpose()?.map(|target| target.sandbox.id);
+            let sandbox =
+                of.map(|named| manager.find_any(&named.id)).transpose()?.map(|target| target.sandbox.id);
             Ok(Filter { visibility: manager.visibility(), sandbox })
         })
         .await?;
@@ -126,7 +127,7 @@ async fn page(app: Arc<App>, filter: Filter, after: u64, limit: usize) -> Result
         let Some(last) = batch.last() else { break };
         seen = last.event.seq;
         let passed = batch.into_iter().filter(|fed| filter.passes(fed));
-        events.extend(passed.map(|fed| EventDocument::from(fed.event)));
+        events.extend(passed.map(|fed| EventDocument::Life(Box::new(fed.event))));
     }
     events.truncate(limit);
     fine(&EventsDocument::new(None, &events))
@@ -151,11 +152,15 @@ async fn follow(app: Arc<App>, filter: Filter, after: Option<u64>) -> Result<Res
     let newest = app.look(&Who::Local, |manager| Ok(manager.last_event()?)).await?;
     // A number that was never given would wait for events that come with it.
     let seen = after.unwrap_or(newest).min(newest);
-    let follower = Follower { coming, filter, seen, behind: true, waiting: Vec::new().into_iter(), app: app.clone() };
-    let events = counted(app.clone(), stream::unfold(follower, |mut follower| async move {
-        let event = follower.next().await?;
-        Some((Ok::<_, Infallible>(written(&event)), follower))
-    }));
+    let follower =
+        Follower { coming, filter, seen, behind: true, waiting: Vec::new().into_iter(), app: app.clone() };
+    let events = counted(
+        app.clone(),
+        stream::unfold(follower, |mut follower| async move {
+            let event = follower.next().await?;
+            Some((Ok::<_, Infallible>(written(&event)), follower))
+        }),
+    );
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE)).into_response())
 }
 
@@ -205,10 +210,9 @@ impl Follower {
 
     /// The next that comes; nothing where some were missed; the end where the server ends.
     async fn fed(&mut self) -> Option<Option<Arc<Fed>>> {
-        let mut stopping = self.app.stopping.clone();
         let received = tokio::select! {
             received = self.coming.recv() => received,
-            _ = stopping.wait_for(|stop| *stop) => return None,
+            () = self.app.stopped() => return None,
         };
         match received {
             Ok(fed) => Some(Some(fed)),

@@ -177,14 +177,13 @@ fn feed_in(child: &mut Child, input: Option<String>) {
 /// Hands the output on until the command ends, or nobody takes it any more.
 async fn run(app: &App, mut child: Child, lines: mpsc::Sender<Bytes>) {
     let outputs = (child.stdout.take(), child.stderr.take());
-    let mut stopping = app.stopping.clone();
     let hand_on = async {
         tokio::join!(pump(outputs.0, false, &lines), pump(outputs.1, true, &lines));
     };
     tokio::select! {
         () = hand_on => {}
         () = lines.closed() => end(&mut child).await,
-        _ = stopping.wait_for(|stop| *stop) => end(&mut child).await,
+        () = app.stopped() => end(&mut child).await,
     }
     if let Ok(status) = child.wait().await {
         use std::os::unix::process::ExitStatusExt;
@@ -193,7 +192,7 @@ async fn run(app: &App, mut child: Child, lines: mpsc::Sender<Bytes>) {
     }
 }
 
-async fn pump(output: Option<impl AsyncRead + Unpin>, error: bool, lines: &mpsc::Sender<Bytes>) {
+async fn pump(output: Option<impl AsyncRead + Send + Unpin>, error: bool, lines: &mpsc::Sender<Bytes>) {
     let Some(mut output) = output else { return };
     let mut buffer = vec![0; PIECE];
     // What is left of a character that the piece before ended in.
@@ -249,13 +248,18 @@ mod tests {
     #[test]
     fn characters_are_not_cut() {
         let text = "aé".as_bytes();
-        assert_eq!([complete(text), complete(&text[..2]), complete(b"\xff\xfe"), complete(&text[1..2])], [3, 1, 2, 1]);
+        assert_eq!(
+            [complete(text), complete(&text[..2]), complete(b"\xff\xfe"), complete(&text[1..2])],
+            [3, 1, 2, 1]
+        );
     }
 
     #[test]
     fn what_is_no_command_is_refused() {
         let odd = |json: &str| check(&serde_json::from_str(json).unwrap()).is_err();
-        assert!(odd(r#"{"command": []}"#) && odd(r#"{"command": [""]}"#) && odd(r#"{"command": ["a\u0000"]}"#));
+        assert!(
+            odd(r#"{"command": []}"#) && odd(r#"{"command": [""]}"#) && odd(r#"{"command": ["a\u0000"]}"#)
+        );
         assert!(odd(r#"{"command": ["a"], "env": {"A=B": ""}}"#) && !odd(r#"{"command": ["a"]}"#));
         assert!(serde_json::from_str::<ExecBody>(r#"{"command": ["a"], "shell": true}"#).is_err());
     }

@@ -40,7 +40,11 @@ impl FromRequestParts<Arc<App>> for Named {
         let odd = |_| Problem::usage("the address has a name in it that is no text");
         let params = RawPathParams::from_request_parts(parts, app).await.map_err(odd)?;
         let find = |wanted: &str| {
-            params.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value.to_owned()).unwrap_or_default()
+            params
+                .iter()
+                .find(|(key, _)| *key == wanted)
+                .map(|(_, value)| value.to_owned())
+                .unwrap_or_default()
         };
         Ok(Self { id: find("id"), name: find("name") })
     }
@@ -66,7 +70,9 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Asked<T> {
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Problem> {
         let query = axum::extract::Query::<T>::try_from_uri(&parts.uri);
-        query.map(|query| Self(query.0)).map_err(|refusal| Problem::usage(format!("the query: {}", causes(&refusal))))
+        query
+            .map(|query| Self(query.0))
+            .map_err(|refusal| Problem::usage(format!("the query: {}", causes(&refusal))))
     }
 }
 
@@ -94,7 +100,9 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Document<T> {
             require_type(&parts.headers, "application/json")?;
         }
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        serde_json::from_slice(text).map(Self).map_err(|error| Problem::usage(format!("the document: {error}")))
+        serde_json::from_slice(text)
+            .map(Self)
+            .map_err(|error| Problem::usage(format!("the document: {error}")))
     }
 }
 
@@ -105,7 +113,8 @@ pub fn require_type(headers: &HeaderMap, wanted: &str) -> Result<(), Problem> {
     if bare.eq_ignore_ascii_case(wanted) {
         return Ok(());
     }
-    let message = format!("the body has to be {wanted} and say so, not {:?}", bare.escape_default().to_string());
+    let message =
+        format!("the body has to be {wanted} and say so, not {:?}", bare.escape_default().to_string());
     Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Kind::Usage, message)
         .hint(format!("send `Content-Type: {wanted}`")))
 }

@@ -1,14 +1,14 @@
 //! One handler for each operation: parse, call a use case, convert.
 
-mod about;
-mod catalogue;
-mod changes;
-mod checkpoints;
-mod events;
-mod exec;
-mod files;
+pub mod about;
+pub mod catalogue;
+pub mod changes;
+pub mod checkpoints;
+pub mod events;
+pub mod exec;
+pub mod files;
 mod input;
-mod sandboxes;
+pub mod sandboxes;
 
 use std::sync::Arc;
 
@@ -23,13 +23,6 @@ use serde::Serialize;
 use crate::app::App;
 use crate::gate;
 use crate::problem::Problem;
-
-pub use about::Health;
-pub use changes::{CommitBody, PathsBody};
-pub use checkpoints::{CheckpointBody, RestoreBody, SnapshotsDocument};
-pub use exec::{ExecBody, ExecLine};
-pub use files::WrittenDocument;
-pub use sandboxes::{EndedDocument, ExtendBody, RecreateBody, SandboxesDocument};
 
 /// Every operation behind the gate.
 pub fn router(app: Arc<App>) -> Router {
@@ -75,7 +68,11 @@ async fn not_so() -> Problem {
 /// A document as an answer.
 fn answer(status: StatusCode, document: &impl Serialize) -> Result<Response, Problem> {
     let failed = |error: serde_json::Error| {
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, Kind::Error, format!("an answer cannot be written: {error}"))
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            Kind::Error,
+            format!("an answer cannot be written: {error}"),
+        )
     };
     let text = serde_json::to_vec(document).map_err(failed)?;
     Ok((status, [(header::CONTENT_TYPE, "application/json")], text).into_response())

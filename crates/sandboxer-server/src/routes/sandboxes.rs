@@ -133,6 +133,7 @@ pub async fn create(
     Document(request): Document<SandboxCreateRequest>,
 ) -> Result<Response, Problem> {
     check_consumer(&who, &request)?;
+    check_inputs(&who, &request)?;
     let key = who.key(&key_of(&headers)?);
     let patience = if prefers_async(&headers) { Duration::ZERO } else { app.limits.patience };
     let (maker, shared, wanted) = (who.clone(), app.clone(), key.clone());
@@ -162,7 +163,11 @@ fn told(made: Result<Result<Created, Problem>, tokio::task::JoinError>) -> Resul
     located(status, &SandboxDocument::new(&made.sandbox, made.created, &made.message), &made.sandbox)
 }
 
-fn located(status: StatusCode, document: &SandboxDocument<'_>, sandbox: &Sandbox) -> Result<Response, Problem> {
+fn located(
+    status: StatusCode,
+    document: &SandboxDocument<'_>,
+    sandbox: &Sandbox,
+) -> Result<Response, Problem> {
     let mut response = answer(status, document)?;
     if let Ok(place) = HeaderValue::from_str(&format!("/v1/sandboxes/{}", sandbox.id)) {
         response.headers_mut().insert(header::LOCATION, place);
@@ -183,13 +188,29 @@ fn check_consumer(who: &Who, request: &SandboxCreateRequest) -> Result<(), Probl
     )))
 }
 
+/// Refused before anybody looks whether there is such a thing.
+fn check_inputs(who: &Who, request: &SandboxCreateRequest) -> Result<(), Problem> {
+    let Who::Caller(caller) = who else { return Ok(()) };
+    who.require(TokenScope::Work, "create")?;
+    match request.inputs.values().find(|location| !caller.may_isolate(location)) {
+        Some(location) => Err(Problem::refused(format!(
+            "{} may not isolate {location:?}: its token {} is for {}",
+            caller.principal,
+            caller.token,
+            caller.resources.join(", ")
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn key_of(headers: &HeaderMap) -> Result<String, Problem> {
     match headers.get("Idempotency-Key") {
         // Every request has one: it is also how one that takes long is found again.
         None => Ok(format!("request/{}", SandboxId::generate())),
         Some(value) => {
             let text = value.to_str().ok().filter(|text| !text.is_empty() && text.len() <= LONGEST_KEY);
-            let odd = || Problem::usage(format!("an Idempotency-Key has 1 to {LONGEST_KEY} printable characters"));
+            let odd =
+                || Problem::usage(format!("an Idempotency-Key has 1 to {LONGEST_KEY} printable characters"));
             text.map(str::to_owned).ok_or_else(odd)
         }
     }
@@ -197,7 +218,9 @@ fn key_of(headers: &HeaderMap) -> Result<String, Problem> {
 
 fn prefers_async(headers: &HeaderMap) -> bool {
     let preferences = headers.get_all("Prefer").iter().filter_map(|value| value.to_str().ok());
-    preferences.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("respond-async"))
+    preferences
+        .flat_map(|value| value.split(','))
+        .any(|word| word.trim().eq_ignore_ascii_case("respond-async"))
 }
 
 fn make(app: &App, who: &Who, request: &SandboxCreateRequest, key: String) -> Result<Created, Problem> {
@@ -207,7 +230,8 @@ fn make(app: &App, who: &Who, request: &SandboxCreateRequest, key: String) -> Re
     }
     let inputs = request.inputs.iter().map(input).collect::<Result<Vec<_>, _>>()?;
     let Some(first) = inputs.first() else {
-        return Err(Problem::usage("a sandbox needs at least one input").hint("\"inputs\": {\"repo\": \"/srv/repo\"}"));
+        return Err(Problem::usage("a sandbox needs at least one input")
+            .hint("\"inputs\": {\"repo\": \"/srv/repo\"}"));
     };
     let manager = who.manager(&app.backend.manager_at(&start(first))?);
     let mut environment = app.backend.environment(request)?;
@@ -341,7 +365,8 @@ pub async fn recreate(
     named: Named,
     Document(body): Document<RecreateBody>,
 ) -> Result<Response, Problem> {
-    changed(&app, &who, named, move |manager, target| Ok(manager.recreate(target, body.from.as_deref())?)).await
+    changed(&app, &who, named, move |manager, target| Ok(manager.recreate(target, body.from.as_deref())?))
+        .await
 }
 
 /// Changes a sandbox, and answers with how it is then.
@@ -349,7 +374,9 @@ async fn changed(
     app: &Arc<App>,
     who: &Who,
     named: Named,
-    change: impl FnOnce(&SandboxManager, &sandboxer_core::service::Target) -> Result<Sandbox, Problem> + Send + 'static,
+    change: impl FnOnce(&SandboxManager, &sandboxer_core::service::Target) -> Result<Sandbox, Problem>
+    + Send
+    + 'static,
 ) -> Result<Response, Problem> {
     app.work(who, move |manager| {
         let target = named.find(manager, None)?;

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::error::CliError;
 use super::output::{self, Ui, style};
+use super::places::Places;
 use super::session::App;
 
 /// All of an entry: as a document, or a line for each key.
@@ -73,15 +74,9 @@ impl App {
         Ok(wiring::catalogue(self.places.catalogue())?)
     }
 
-    /// What makes the extensions of the catalogue; none is started.
-    fn extensions(&self) -> ExtensionRegistry {
-        let program = std::env::current_exe().ok();
-        wiring::extensions(&self.places.home, program.as_deref(), &CancelFlag::default())
-    }
-
     /// Each extension of the catalogue, and whether it can be used now.
     pub fn extension_health(&self) -> Result<Vec<(String, Health)>, CliError> {
-        let (catalogue, extensions) = (self.catalogue()?, self.extensions());
+        let (catalogue, extensions) = (self.catalogue()?, extensions(&self.places));
         Ok(catalogue.extensions().map(|known| (known.id.clone(), health(&extensions, known))).collect())
     }
 
@@ -93,8 +88,14 @@ impl App {
             true => Load::by_host(&self.open()?.manager.list(false)?),
             false => BTreeMap::new(),
         };
-        Ok(Nearby { loads, extensions: self.extensions(), asked: RefCell::default() })
+        Ok(Nearby::new(&self.places, loads))
     }
+}
+
+/// What makes the extensions of the catalogue; none is started.
+fn extensions(places: &Places) -> ExtensionRegistry {
+    let program = std::env::current_exe().ok();
+    wiring::extensions(&places.home, program.as_deref(), &CancelFlag::default())
 }
 
 /// This machine, and what its state knows of the others.
@@ -103,6 +104,13 @@ pub struct Nearby {
     extensions: ExtensionRegistry,
     /// What each has said: it is the same on every host.
     asked: RefCell<BTreeMap<String, Health>>,
+}
+
+impl Nearby {
+    /// With so much on each host.
+    pub fn new(places: &Places, loads: BTreeMap<String, Load>) -> Self {
+        Self { loads, extensions: extensions(places), asked: RefCell::default() }
+    }
 }
 
 /// One that cannot even be opened is not well.

@@ -6,9 +6,12 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use sandboxer_core::config::{Isolation, NetworkAccess, RunSettings, parse_size};
-use sandboxer_core::environment::{Environment, IsolationLevel, NetworkNeed, RouteQuestion, route};
+use sandboxer_core::environment::{
+    Catalogue, Environment, IsolationLevel, NetworkNeed, RouteQuestion, route,
+};
 use sandboxer_core::service::{Created, EnvironmentRequest, Sandbox};
 
+use super::catalogue::Nearby;
 use super::contain::{Asked, Work};
 use super::error::{CliError, Kind};
 use super::output;
@@ -50,17 +53,25 @@ impl EnvironmentArgs {
         let profile = catalogue.profile(profile)?;
         let question =
             RouteQuestion { profile, extension: self.extension.as_deref(), host: self.host.as_deref() };
-        let route = route(&question, &catalogue, &app.nearby()?)?;
-        Ok(Some(Box::new(EnvironmentRequest {
-            profile: profile.clone(),
-            route,
-            labels: self.labels.iter().map(|text| label(text)).collect::<Result<_, _>>()?,
-            idempotency_key: self.idempotency_key.clone(),
-        })))
+        let labels = self.labels.iter().map(|text| label(text)).collect::<Result<_, _>>()?;
+        let request = routed(&question, &catalogue, &app.nearby()?, labels)?;
+        Ok(Some(Box::new(EnvironmentRequest { idempotency_key: self.idempotency_key.clone(), ..request })))
     }
 }
 
-fn label(text: &str) -> Result<(String, String), CliError> {
+/// What a question is answered with, as a request.
+pub fn routed(
+    question: &RouteQuestion<'_>,
+    catalogue: &Catalogue,
+    nearby: &Nearby,
+    labels: BTreeMap<String, String>,
+) -> Result<EnvironmentRequest, CliError> {
+    let route = route(question, catalogue, nearby)?;
+    Ok(EnvironmentRequest { profile: question.profile.clone(), route, labels, idempotency_key: None })
+}
+
+/// A word of the caller's: `NAME=VALUE`.
+pub fn label(text: &str) -> Result<(String, String), CliError> {
     let plain = |word: &str| word.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',' && byte != b'"');
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && plain(name) && value.len() <= 256 && plain(value) => {

@@ -46,6 +46,12 @@ impl From<Told> for CliError {
     }
 }
 
+impl From<CliError> for Told {
+    fn from(error: CliError) -> Self {
+        *error.told
+    }
+}
+
 impl From<Error> for CliError {
     fn from(error: Error) -> Self {
         Told::from(error).into()

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use sandboxer::wiring;
-use sandboxer_core::config::{EventsSettings, TokenRef};
+use sandboxer_core::config::{self, EventsSettings, TokenRef, TrustStore};
 use sandboxer_core::store::Store;
 use sandboxer_hub::{Delivery, Orders, SUBSCRIBER, Token};
 
 use super::error::CliError;
 use super::places::{Places, variable};
-use super::session::App;
 
 /// How long `--deliver` waits for a courier that is at it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,17 +35,18 @@ pub fn deliver(places: &Places, events: &EventsSettings) -> Result<Delivery, Cli
 
 /// Has a courier tell what is not told yet. Whatever keeps that from happening is no fault of the command's: the events are kept, and
 /// `sandbox doctor` says that they wait.
-pub fn send_courier(app: &App) {
-    let _ = try_to_send(app);
+pub fn send_courier(places: &Places) {
+    let _ = try_to_send(places);
 }
 
-fn try_to_send(app: &App) -> Option<bool> {
-    if !wiring::has_state(&app.places.home) {
+fn try_to_send(places: &Places) -> Option<bool> {
+    if !wiring::has_state(&places.home) {
         return None;
     }
     // No project has a say in this.
-    let orders = orders(&app.places, &app.own_settings().ok()?.events)?;
-    let store = Store::open(&app.places.home).ok()?;
+    let settings = config::load(&places.own_layers(), &TrustStore::new(&places.home)).ok()?;
+    let orders = orders(places, &settings.events)?;
+    let store = Store::open(&places.home).ok()?;
     if store.last_event().ok()? <= store.heard(SUBSCRIBER).ok()? {
         return None;
     }

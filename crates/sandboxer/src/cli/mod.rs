@@ -22,6 +22,7 @@ mod plans;
 mod progress;
 mod rows;
 mod rules;
+mod serving;
 mod session;
 mod signals;
 
@@ -108,7 +109,7 @@ pub fn main() -> ExitCode {
     let mut app = App { ui, places, quiet: cli.globals.quiet };
     let outcome = cli.command.run(&mut app);
     if cli.command.is_about_sandboxes() {
-        hub::send_courier(&app);
+        hub::send_courier(&app.places);
     }
     ExitCode::from(finish(&mut app.ui, outcome))
 }

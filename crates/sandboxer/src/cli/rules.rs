@@ -36,6 +36,11 @@ pub struct RuleArgs {
 }
 
 impl RuleArgs {
+    /// Rules that somebody else has typed.
+    pub fn new(conditions: &[String], accept_flags: bool) -> Self {
+        Self { conditions: conditions.to_vec(), policy: Vec::new(), accept_flags }
+    }
+
     /// The rules as typed, after those that the configuration always adds.
     pub fn read(&self, settings: &Settings) -> Result<CommitRules, CliError> {
         let files = settings.policies.iter().chain(&self.policy).map(|file| Policy::load(file));

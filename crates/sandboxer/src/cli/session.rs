@@ -75,15 +75,10 @@ impl App {
         let signals =
             Signals::install().map_err(|e| sandboxer_core::Error::io("watch signals for", "/", e))?;
         let setup = Setup {
-            settings: settings.clone(),
-            type_files: self.places.type_files()?,
             progress: progress::for_terminal(self.quiet || self.ui.json),
             cancel: signals.cancel_flag(),
             on_removal: self.ui.removal_teller(),
-            program: std::env::current_exe().ok(),
-            modules: self.places.modules(),
-            catalogue: self.places.catalogue().map(Path::to_path_buf),
-            ..Setup::quiet(&self.places.home)
+            ..setup(&self.places, settings.clone())?
         };
         let manager = wiring::open(setup)?;
         self.put_in_order(&manager)?;
@@ -151,6 +146,18 @@ impl Session {
             _ => told,
         }
     }
+}
+
+/// What a manager in these places is made of; whom it tells of its work is left to others.
+pub fn setup(places: &Places, settings: Settings) -> Result<Setup, CliError> {
+    Ok(Setup {
+        settings,
+        type_files: places.type_files()?,
+        program: std::env::current_exe().ok(),
+        modules: places.modules(),
+        catalogue: places.catalogue().map(Path::to_path_buf),
+        ..Setup::quiet(&places.home)
+    })
 }
 
 /// What became of a path that somebody edited after a commit's point of no return.

@@ -46,6 +46,11 @@ impl SandboxManager {
         Ok(found.map(|sandbox| Created { created: false, message: message(&sandbox), sandbox }))
     }
 
+    /// The sandbox that a request with this key is about to be answered with, made or in the making.
+    pub fn requested(&self, key: &str) -> Result<Option<Sandbox>> {
+        Ok(self.store.sandbox_by_key(key)?.filter(|sandbox| self.sees(sandbox)))
+    }
+
     /// Makes the environment of a sandbox whose workspaces are there.
     pub(in crate::service) fn make_environment(&self, sandbox: &mut Sandbox) -> Result<()> {
         let Some(mut environment) = sandbox.environment.take() else { return Ok(()) };

@@ -32,10 +32,12 @@ mod restore;
 mod rollback;
 mod route;
 mod run;
+mod serve;
 mod shell;
 mod show;
 mod status;
 mod strategies;
+mod token;
 mod trust;
 mod types;
 mod undo;
@@ -83,6 +85,8 @@ pub enum Command {
     Gc(gc::Args),
     Reconcile(reconcile::Args),
     Adopt(adopt::Args),
+    Serve(serve::Args),
+    Token(token::Args),
     Trust(trust::Args),
     Strategies(strategies::Args),
     Types(types::Args),
@@ -147,6 +151,8 @@ impl Command {
             Self::Gc(args) => gc::run(app, args),
             Self::Reconcile(args) => reconcile::run(app, args),
             Self::Adopt(args) => adopt::run(app, args),
+            Self::Serve(args) => serve::run(app, args),
+            Self::Token(args) => token::run(app, args),
             Self::Trust(args) => trust::run(app, args),
             Self::Strategies(args) => strategies::run(app, args),
             Self::Types(args) => types::run(app, args),

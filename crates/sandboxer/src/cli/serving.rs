@@ -1,0 +1,115 @@
+//! What `sandbox serve` supplies to the server: this user's state, settings and catalogue, and stderr for its log.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use sandboxer::wiring::{self, Setup};
+use sandboxer_core::config::{self, Settings, TrustStore};
+use sandboxer_core::contract::CancelFlag;
+use sandboxer_core::environment::{Catalogue, Load, RouteQuestion, SandboxCreateRequest};
+use sandboxer_core::policy::CommitRules;
+use sandboxer_core::service::{EnvironmentRequest, SandboxManager, Uncommitted};
+use sandboxer_documents::Told;
+use sandboxer_server::{Backend, Line};
+
+use super::catalogue::Nearby;
+use super::environments;
+use super::error::CliError;
+use super::hub;
+use super::places::Places;
+use super::rules::RuleArgs;
+use super::session::setup;
+
+/// This user's sandboxes, served.
+pub struct Serving {
+    places: Places,
+    settings: Settings,
+    manager: SandboxManager,
+    cancel: CancelFlag,
+    program: PathBuf,
+}
+
+impl Serving {
+    /// Opens the state. What killed commands left is put in order by the first [`Backend::tend`].
+    pub fn new(places: Places, settings: Settings, cancel: CancelFlag) -> Result<Self, CliError> {
+        let program = std::env::current_exe()
+            .map_err(|error| sandboxer_core::Error::io("find", "the sandbox program", error))?;
+        let manager = open(&places, settings.clone(), &cancel)?;
+        Ok(Self { places, settings, manager, cancel, program })
+    }
+
+    fn told(&self, what: &'static str, message: impl Into<String>) {
+        self.log(&Line::new(what, message));
+    }
+}
+
+fn open(places: &Places, settings: Settings, cancel: &CancelFlag) -> Result<SandboxManager, CliError> {
+    Ok(wiring::open(Setup { cancel: cancel.clone(), ..setup(places, settings)? })?)
+}
+
+impl Backend for Serving {
+    fn manager(&self) -> &SandboxManager {
+        &self.manager
+    }
+
+    fn manager_at(&self, start: &Path) -> Result<SandboxManager, Told> {
+        let settings = config::load(&self.places.layers(start), &TrustStore::new(&self.places.home))?;
+        Ok(open(&self.places, settings, &self.cancel)?)
+    }
+
+    fn environment(&self, request: &SandboxCreateRequest) -> Result<EnvironmentRequest, Told> {
+        let catalogue = self.catalogue()?;
+        let profile = catalogue.profile(&request.profile)?;
+        let question = RouteQuestion { profile, extension: None, host: None };
+        let words =
+            request.labels.iter().map(|(name, value)| environments::label(&format!("{name}={value}")));
+        let labels = words.collect::<Result<_, _>>()?;
+        let nearby = Nearby::new(&self.places, Load::by_host(&self.manager.list(false)?));
+        Ok(environments::routed(&question, &catalogue, &nearby, labels)?)
+    }
+
+    fn catalogue(&self) -> Result<Catalogue, Told> {
+        Ok(wiring::catalogue(self.places.catalogue())?)
+    }
+
+    fn rules(&self, conditions: &[String], accept_flags: bool) -> Result<CommitRules, Told> {
+        Ok(RuleArgs::new(conditions, accept_flags).read(&self.settings)?)
+    }
+
+    fn program(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("--home").arg(&self.places.home);
+        if let Some(config) =
+            self.places.config.as_ref().filter(|file| self.places.config_named || file.exists())
+        {
+            command.arg("--config").arg(config);
+        }
+        // Where the server was started is nobody's project.
+        command.current_dir("/");
+        command
+    }
+
+    fn tend(&self) {
+        match self.manager.recover() {
+            Ok(recovered) => recovered
+                .iter()
+                .for_each(|one| self.told("recovered", format!("{}: {}", one.sandbox_id, one.message))),
+            Err(error) => self.told("failed", CliError::from(error).message.clone()),
+        }
+        match self.manager.gc(Uncommitted::Park, false) {
+            Ok(report) => {
+                let ended = report.expired.iter().chain(&report.parked);
+                ended.for_each(|id| self.told("tended", format!("{id}: its time was up")));
+                report.failed.iter().for_each(|failure| self.told("failed", failure.clone()));
+            }
+            Err(error) => self.told("failed", CliError::from(error).message.clone()),
+        }
+        hub::send_courier(&self.places);
+    }
+
+    fn log(&self, line: &Line) {
+        if let Ok(text) = serde_json::to_string(line) {
+            eprintln!("{text}");
+        }
+    }
+}
