@@ -19,6 +19,7 @@ mod report;
 mod rows;
 mod run;
 mod sandbox;
+mod service;
 mod traffic;
 mod tree;
 
@@ -47,6 +48,7 @@ enum Table {
     Git(git::GitArguments),
     Plugins(plugins::PluginsArguments),
     Run(run::RunArguments),
+    Service(service::ServiceArguments),
     #[command(hide = true)]
     Traffic(traffic::TrafficArguments),
 }
@@ -76,6 +78,7 @@ fn measure_table(table: &Table) -> Result<bool> {
         Table::Git(arguments) => git::measure(arguments, &interrupt),
         Table::Plugins(arguments) => plugins::measure(arguments, &interrupt),
         Table::Run(arguments) => run::measure(arguments, &interrupt),
+        Table::Service(arguments) => service::measure(arguments, &interrupt),
         Table::Traffic(arguments) => traffic::be(arguments),
     }
 }

@@ -114,6 +114,13 @@ impl Row {
         }
     }
 
+    /// How much longer one call takes than the other, where each sample is of so many. Judged by that.
+    pub fn added(row: &str, goal: f64, calls: usize, sides: &Sides) -> Self {
+        let compared = Self::latency(row, goal, calls, sides);
+        let added = compared.ours.zip(compared.theirs).map(|(ours, theirs)| ours - theirs);
+        Self { ratio: added, ..compared }
+    }
+
     /// A comparison of how long one call takes, where each sample is of so many.
     pub fn each(row: &str, goal: f64, calls: usize, sides: &Sides) -> Self {
         let compared = Self::timed(row, Some(goal), sides);

@@ -68,12 +68,9 @@ impl Listening {
     /// In words, as it is typed.
     pub fn name(&self) -> String {
         match self {
-            Self::Unix(listener, _) => {
-                match listener.local_addr().ok().and_then(|a| a.as_pathname().map(Path::to_path_buf)) {
-                    Some(path) => format!("unix:{}", path.display()),
-                    None => "unix:(unnamed)".to_owned(),
-                }
-            }
+            // The socket itself only knows the name that it was bound under.
+            Self::Unix(_, Some(file)) => format!("unix:{}", file.path.display()),
+            Self::Unix(..) => "a Unix socket that was handed over".to_owned(),
             Self::Tcp(listener) => match listener.local_addr() {
                 Ok(address) => format!("tcp:{address}"),
                 Err(_) => "tcp:(unknown)".to_owned(),

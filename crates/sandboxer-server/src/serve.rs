@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::{Error, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -42,6 +43,7 @@ pub struct Options {
 
 /// Serves until a signal says otherwise. The lock is the caller's proof that nobody else does.
 pub fn serve(backend: Arc<dyn Backend>, options: Options, _lock: ServeLock) -> Result<()> {
+    allow_files();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime =
         runtime.enable_all().max_blocking_threads(WAITING_THREADS).thread_name("sandbox-serve").build();
@@ -50,6 +52,12 @@ pub fn serve(backend: Arc<dyn Backend>, options: Options, _lock: ServeLock) -> R
     // Work that is still at it was told to stop; what it leaves is what a killed command leaves.
     runtime.shutdown_timeout(LAST_MOMENTS);
     done
+}
+
+/// As many open files as may be: each client is one.
+fn allow_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 async fn run(backend: Arc<dyn Backend>, options: &Options) -> Result<()> {

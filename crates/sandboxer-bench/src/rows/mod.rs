@@ -15,6 +15,7 @@ pub mod merge;
 pub mod overlay;
 pub mod plugins;
 pub mod run;
+pub mod service;
 pub mod startup;
 pub mod undo;
 

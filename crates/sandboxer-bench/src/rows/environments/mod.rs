@@ -4,7 +4,7 @@ mod container;
 mod local;
 mod reconcile;
 mod routing;
-mod scene;
+pub mod scene;
 
 use std::path::Path;
 
