@@ -24,6 +24,8 @@ fish:fish:completions for fish
 mkfs.btrfs:btrfs-progs:what needs btrfs on a loop mount
 sqlite3:sqlite3:the walk through docs/databases.md
 python3:python3:custom strategies in Python
+curl:curl:the walk through docs/http.md
+wrk:wrk:the benchmark of requests a second
 dockerd:docker.io:containers, as environments and by the example strategy
 mariadbd:mariadb-server:held transactions on MariaDB
 pg_ctlcluster:postgresql:held transactions on PostgreSQL

@@ -30,6 +30,8 @@ pub struct SandboxDocument<'a> {
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     expires_at: Option<Timestamp>,
     consumer: &'a Consumer,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    principal: Option<&'a str>,
     profile_id: &'a str,
     extension_id: &'a str,
     host: &'a str,
@@ -123,6 +125,7 @@ impl<'a> SandboxDocument<'a> {
             created_at: sandbox.created_at,
             expires_at: sandbox.expires_at,
             consumer: &sandbox.consumer,
+            principal: sandbox.principal.as_deref(),
             profile_id: sandbox.profile_id(),
             extension_id: sandbox.extension_id(),
             host: sandbox.host(),

@@ -30,6 +30,9 @@ pub trait Backend: Send + Sync + 'static {
     /// The program itself, on the same state, ready for the arguments of a command.
     fn program(&self) -> Command;
 
+    /// What is due every second: sandboxes whose time is up.
+    fn expire(&self);
+
     /// What is due every minute: recovery, times to live, environments that nobody owns.
     fn tend(&self);
 

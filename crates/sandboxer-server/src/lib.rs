@@ -20,7 +20,7 @@ mod routes;
 mod serve;
 
 pub use backend::Backend;
-pub use listen::{Listen, Listening};
+pub use listen::{Listen, handed_over};
 pub use lock::ServeLock;
 pub use log::Line;
 pub use serve::{Options, serve};

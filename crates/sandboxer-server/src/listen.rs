@@ -149,11 +149,15 @@ fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// The sockets that systemd has opened for this process, by its protocol: so many, from descriptor 3 on.
-pub fn inherited(pid: Option<&str>, count: Option<&str>) -> Result<Vec<Listening>> {
+/// How many sockets systemd has opened for this process, by its protocol: what was meant for another process is not counted.
+pub fn handed_over(pid: Option<&str>, count: Option<&str>) -> usize {
     let own = pid.and_then(|pid| pid.parse().ok()) == Some(std::process::id());
-    let count: i32 = count.filter(|_| own).and_then(|count| count.parse().ok()).unwrap_or(0);
-    (3..3 + count).map(adopt).collect()
+    count.filter(|_| own).and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
+/// Those sockets: so many, from descriptor 3 on.
+pub fn inherited(count: usize) -> Result<Vec<Listening>> {
+    (3..).take(count).map(adopt).collect()
 }
 
 fn adopt(descriptor: i32) -> Result<Listening> {
@@ -161,6 +165,8 @@ fn adopt(descriptor: i32) -> Result<Listening> {
     #[allow(unsafe_code)]
     // SAFETY: systemd has opened it for this process and nobody else here knows of it.
     let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    // Programs that the server starts have no business with it.
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
     let address = rustix::net::getsockname(&socket).map_err(|error| failed(error.into()))?;
     match address.address_family() {
         rustix::net::AddressFamily::UNIX => {

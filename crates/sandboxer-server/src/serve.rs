@@ -1,7 +1,7 @@
 //! The whole of it: begin to listen, answer, look after things, end.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sandboxer_core::contract::CancelFlag;
@@ -18,6 +18,8 @@ use crate::lock::ServeLock;
 use crate::log::Line;
 use crate::routes;
 
+/// How often is looked whose time is up.
+const SECOND: Duration = Duration::from_secs(1);
 /// How often the house is kept.
 const MINUTE: Duration = Duration::from_secs(60);
 /// How long work that was told to stop has for it, at the end.
@@ -27,10 +29,10 @@ const WAITING_THREADS: usize = 128;
 
 /// How to serve.
 pub struct Options {
-    /// Where to listen; nothing is for sockets that are handed over.
+    /// Where to listen, besides what was handed over.
     pub listen: Vec<Listen>,
-    /// `LISTEN_PID` and `LISTEN_FDS`.
-    pub handed_over: (Option<String>, Option<String>),
+    /// How many sockets were handed over by whoever started the process.
+    pub handed_over: usize,
     /// Names besides the addresses that clients may call the server.
     pub hosts: Vec<String>,
     /// Whether tokens may travel unencrypted between machines.
@@ -97,10 +99,8 @@ async fn run(backend: Arc<dyn Backend>, options: &Options) -> Result<()> {
 }
 
 fn open(options: &Options) -> Result<Vec<Listening>> {
-    let (pid, count) = &options.handed_over;
-    let mut listening = inherited(pid.as_deref(), count.as_deref())?;
+    let mut listening = inherited(options.handed_over)?;
     for listen in &options.listen {
-        // The default is for when nothing was handed over.
         listening.push(listen.open(options.plain_http)?);
     }
     Ok(listening)
@@ -113,12 +113,18 @@ fn hosts(listening: &[Listening], named: &[String]) -> Vec<String> {
 }
 
 async fn keep_house(app: Arc<App>) {
+    let mut tended: Option<Instant> = None;
     loop {
         let keeper = app.clone();
-        // One after the other: a minute in which it took longer is one in which it is not begun again.
-        let _ = tokio::task::spawn_blocking(move || keeper.backend.tend()).await;
+        let due = tended.is_none_or(|at| at.elapsed() >= MINUTE);
+        // One after the other: what takes longer than a second is not begun a second time meanwhile.
+        let work = move || if due { keeper.backend.tend() } else { keeper.backend.expire() };
+        let _ = tokio::task::spawn_blocking(work).await;
+        if due {
+            tended = Some(Instant::now());
+        }
         tokio::select! {
-            () = tokio::time::sleep(MINUTE) => {}
+            () = tokio::time::sleep(SECOND) => {}
             () = app.stopped() => return,
         }
     }

@@ -62,6 +62,9 @@ pub struct SandboxStatus {
     pub expires_at: Option<String>,
     /// Who asked for it.
     pub consumer: Consumer,
+    /// Who that was by name, where a server knew it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
     /// The profile that it was made from.
     pub profile_id: String,
     /// The extension that makes its environment.

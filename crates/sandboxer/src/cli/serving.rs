@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use sandboxer::wiring::{self, Setup};
+use sandboxer_core::Error;
 use sandboxer_core::config::{self, Settings, TrustStore};
 use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::environment::{Catalogue, Load, RouteQuestion, SandboxCreateRequest};
 use sandboxer_core::policy::CommitRules;
-use sandboxer_core::service::{EnvironmentRequest, SandboxManager, Uncommitted};
+use sandboxer_core::service::{EnvironmentRequest, GcReport, SandboxManager, Uncommitted};
 use sandboxer_documents::Told;
 use sandboxer_server::{Backend, Line};
 
@@ -36,6 +37,17 @@ impl Serving {
             .map_err(|error| sandboxer_core::Error::io("find", "the sandbox program", error))?;
         let manager = open(&places, settings.clone(), &cancel)?;
         Ok(Self { places, settings, manager, cancel, program })
+    }
+
+    fn tell_ended(&self, report: Result<GcReport, Error>) {
+        match report {
+            Ok(report) => {
+                let ended = report.expired.iter().chain(&report.parked);
+                ended.for_each(|id| self.told("ended", format!("{id}: its time was up")));
+                report.failed.iter().for_each(|failure| self.told("failed", failure.clone()));
+            }
+            Err(error) => self.told("failed", Told::from(error).message),
+        }
     }
 
     fn told(&self, what: &'static str, message: impl Into<String>) {
@@ -89,21 +101,18 @@ impl Backend for Serving {
         command
     }
 
+    fn expire(&self) {
+        self.tell_ended(self.manager.enforce_ttl());
+    }
+
     fn tend(&self) {
         match self.manager.recover() {
             Ok(recovered) => recovered
                 .iter()
                 .for_each(|one| self.told("recovered", format!("{}: {}", one.sandbox_id, one.message))),
-            Err(error) => self.told("failed", CliError::from(error).message.clone()),
+            Err(error) => self.told("failed", Told::from(error).message),
         }
-        match self.manager.gc(Uncommitted::Park, false) {
-            Ok(report) => {
-                let ended = report.expired.iter().chain(&report.parked);
-                ended.for_each(|id| self.told("tended", format!("{id}: its time was up")));
-                report.failed.iter().for_each(|failure| self.told("failed", failure.clone()));
-            }
-            Err(error) => self.told("failed", CliError::from(error).message.clone()),
-        }
+        self.tell_ended(self.manager.gc(Uncommitted::Park, false));
         hub::send_courier(&self.places);
     }
 

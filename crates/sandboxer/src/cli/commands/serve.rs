@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use sandboxer_core::config::parse_duration;
 use sandboxer_core::contract::CancelFlag;
-use sandboxer_server::{Listen, Options, ServeLock, openapi, serve};
+use sandboxer_server::{Listen, Options, ServeLock, handed_over, openapi, serve};
 
 use crate::cli::error::CliError;
 use crate::cli::places::variable;
@@ -68,8 +68,8 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
 impl Args {
     fn options(&self, app: &App) -> Result<Options, CliError> {
         let mut listen = self.listen.iter().map(|text| text.parse()).collect::<Result<Vec<Listen>, _>>()?;
-        let handed_over = (variable("LISTEN_PID"), variable("LISTEN_FDS"));
-        if listen.is_empty() && handed_over.1.is_none() {
+        let handed_over = handed_over(variable("LISTEN_PID").as_deref(), variable("LISTEN_FDS").as_deref());
+        if listen.is_empty() && handed_over == 0 {
             listen.push(Listen::Unix(app.places.home.join(SOCKET)));
         }
         Ok(Options {
