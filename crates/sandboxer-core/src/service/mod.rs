@@ -20,6 +20,8 @@
 //! | `lifecycle.rs` | destroy, time to live, garbage |
 //! | `park.rs` | uncommitted work put away and taken up again |
 //! | `budget.rs` | what may be kept, what goes, where the space is |
+//! | `usage.rs` | what was used, by whom |
+//! | `quotas.rs` | what may be used, and what is said where that is reached |
 //! | `recover.rs` | what a killed process left |
 //! | `adopt.rs` | sandboxes on disk that the store has lost |
 //! | `handler.rs` | the same for one resource of a plan, with plain results |
@@ -44,6 +46,7 @@ mod orphans;
 mod park;
 mod pieces;
 mod plan;
+mod quotas;
 mod recover;
 mod refresh;
 mod select;
@@ -51,6 +54,7 @@ mod settle;
 mod together;
 mod told;
 mod undo;
+mod usage;
 mod views;
 
 pub use budget::{DiskReport, SandboxDisk};
@@ -58,7 +62,9 @@ pub use checkpoint::CheckpointService;
 pub use handler::SandboxHandler;
 pub use lock::InUse;
 pub use manager::{ManagerParts, SandboxManager};
+pub use quotas::{Limit, Measure, Standing, UsageLimit};
 pub use refresh::Refreshed;
+pub use usage::{UsageBy, UsageQuery, UsageReport, UsageRow, Used};
 pub use views::*;
 
 #[cfg(test)]

@@ -5,15 +5,15 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use rusqlite::{Connection, Params, Row, Rows, Transaction, params};
 
-use super::convert::{from_json, from_word, optional_json, optional_time, time, to_json};
+use super::convert::{from_json, from_word, now, optional_json, optional_time, time, to_json};
 use super::environments::set_environment;
 use super::events;
 use super::moment::Moment;
 use super::operations::{self, OperationEnd};
-use super::{Store, checkpoints, kept};
+use super::{Store, checkpoints, kept, meters};
 use crate::Result;
 use crate::model::{PlanId, SandboxId, SandboxRef};
-use crate::service::{CheckpointRecord, Operation, Sandbox, SandboxState, Workspace};
+use crate::service::{CheckpointRecord, Limit, Operation, Sandbox, SandboxState, Standing, Workspace};
 
 /// One row per workspace; what comes in between is the condition.
 const SELECT: &str = "
@@ -43,6 +43,8 @@ pub enum Reservation {
     NameTaken(Box<Sandbox>),
     /// A request with the same key was answered, or is about to be, with this sandbox; nothing was written.
     KeyTaken(Box<Sandbox>),
+    /// A limit is reached; nothing was written.
+    OverQuota(Box<Standing>),
 }
 
 /// Open sandboxes whose time is up: those of this boot by its own clock, all others by the one on the wall. Each half is a search in an
@@ -166,6 +168,19 @@ impl Store {
         operation: &Operation,
         in_the_way: &dyn Fn(&Sandbox) -> bool,
     ) -> Result<Reservation> {
+        self.reserve_within(&[], sandbox, naming, operation, in_the_way)
+    }
+
+    /// The same for one that is held to limits. They are looked at in the transaction that writes the row: of two that come at once, only one
+    /// is the last that may.
+    pub fn reserve_within(
+        &self,
+        limits: &[Limit],
+        sandbox: &Sandbox,
+        naming: &Naming,
+        operation: &Operation,
+        in_the_way: &dyn Fn(&Sandbox) -> bool,
+    ) -> Result<Reservation> {
         // What a power cut takes with this row is an orphan's directory; all else finds the row.
         self.write_unflushed("register a sandbox", |t| {
             let key = sandbox.environment.as_ref().and_then(|e| e.idempotency_key.as_deref());
@@ -176,6 +191,10 @@ impl Store {
             overlaps.retain(in_the_way);
             if !overlaps.is_empty() {
                 return Ok(Reservation::Overlaps(overlaps));
+            }
+            let price = sandbox.environment.as_ref().and_then(|e| e.route.cost.as_ref());
+            if let Some(standing) = meters::reached(t, limits, price, now())? {
+                return Ok(Reservation::OverQuota(Box::new(standing)));
             }
             let name = match naming {
                 Naming::Derived(stem) => free_name(t, stem)?,

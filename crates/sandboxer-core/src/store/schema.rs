@@ -108,6 +108,7 @@ const MIGRATIONS: &[&str] = &[
         delivered INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
 ",
+    include_str!("meters.sql"),
 ];
 
 /// The format of the open database; 0 where it is empty.
