@@ -167,6 +167,13 @@ impl SandboxManager {
         Ok(limits)
     }
 
+    /// The limits for taking up what is parked: how many may be live. Nobody is kept from their own work by what they have used.
+    pub(super) fn limits_on_taking_up(&self, consumer: &Consumer) -> Vec<Limit> {
+        let mut limits = limits_for(&self.parts.settings.quotas, consumer);
+        limits.retain(|limit| limit.measure == Measure::Sandboxes);
+        limits
+    }
+
     /// Measures what a project has on disk, but for what was measured just now.
     fn measure_project(&self, project: &str) -> Result<()> {
         let fresh = self.store.measured_since(now() - MEASURED_FOR)?;

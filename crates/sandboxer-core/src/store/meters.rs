@@ -199,7 +199,10 @@ fn standing(connection: &Connection, limit: &Limit, now: Timestamp) -> rusqlite:
         }
         Measure::Cost => {
             let sum = format!("sum({WITHIN} * p.per_hour) / {HOUR:.1}");
-            (format!("SELECT p.currency, {sum} {SPANS} AND p.currency IS NOT NULL"), period.moments().to_vec())
+            (
+                format!("SELECT p.currency, {sum} {SPANS} AND p.currency IS NOT NULL"),
+                period.moments().to_vec(),
+            )
         }
     };
     let (condition, values) = scope.bind(&fixed);

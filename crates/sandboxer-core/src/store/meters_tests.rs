@@ -97,7 +97,7 @@ fn a_span_is_closed_by_parking_and_by_the_end_and_opened_by_coming_back() {
     assert_eq!(place.spans(&x.id).len(), 1, "it went on");
     place.store.park(&x.id, "parked", 7, &ended()).unwrap();
     assert!(matches!(place.spans(&x.id)[..], [(began, Some(ended))] if began <= ended));
-    place.store.unpark(&x, &Naming::Exact("x".into())).unwrap().unwrap();
+    place.store.unpark(&[], &x, &Naming::Exact("x".into())).unwrap();
     assert!(matches!(place.spans(&x.id)[..], [(_, Some(_)), (_, None)]));
     place.store.set_state(&x.id, SandboxState::Destroying).unwrap();
     assert!(matches!(place.spans(&x.id)[..], [_, (_, None)]), "it is still there");
@@ -167,7 +167,8 @@ fn what_goes_on_counts_up_to_now() {
     let used = place.only(&UsageQuery::default());
     assert!((3600.0..3660.0).contains(&used.wall_seconds), "{used:?}");
     assert_eq!(used.live, 1);
-    let later = UsageQuery { until: Some(now() + jiff::SignedDuration::from_hours(9)), ..UsageQuery::default() };
+    let later =
+        UsageQuery { until: Some(now() + jiff::SignedDuration::from_hours(9)), ..UsageQuery::default() };
     assert!(place.only(&later).wall_seconds < 3660.0, "nobody is billed for what is to come");
 }
 

@@ -87,13 +87,16 @@ impl Store {
     }
 
     /// Takes a parked sandbox up again, under a free name and without a time to end, in one. Where another sandbox has its
-    /// plan's place by now, it gets a plan of its own.
-    pub fn unpark(&self, sandbox: &Sandbox, naming: &Naming) -> Result<Result<String, Box<Sandbox>>> {
+    /// plan's place by now, it gets a plan of its own; where a limit is reached, it stays parked.
+    pub fn unpark(&self, limits: &[Limit], sandbox: &Sandbox, naming: &Naming) -> Result<Reservation> {
         self.write("take up a parked sandbox", |t| {
+            if let Some(standing) = meters::reached(t, limits, None, now())? {
+                return Ok(Reservation::OverQuota(Box::new(standing)));
+            }
             let name = match naming {
                 Naming::Derived(stem) => free_name(t, stem)?,
                 Naming::Exact(name) => match holder_of(t, name)? {
-                    Some(holder) => return Ok(Err(Box::new(holder))),
+                    Some(holder) => return Ok(Reservation::NameTaken(Box::new(holder))),
                     None => name.clone(),
                 },
             };
@@ -105,7 +108,7 @@ impl Store {
             events::insert(t, &sandbox.id, "ready")?;
             kept::remove(t, &sandbox.id, "parked", sandbox.id.as_str())?;
             kept::remove(t, &sandbox.id, "history", sandbox.id.as_str())?;
-            Ok(Ok(name))
+            Ok(Reservation::Made(name))
         })
     }
 

@@ -47,10 +47,7 @@ fn the_limit_is_told_with_what_is_used_and_what_to_do() {
     let first = create().unwrap().sandbox;
     create().unwrap();
     let (reason, hint) = refusal(create());
-    assert_eq!(
-        reason,
-        "the limit `quotas.*.sandboxes` is reached for adm:test: 2 of 2 sandboxes are live"
-    );
+    assert_eq!(reason, "the limit `quotas.*.sandboxes` is reached for adm:test: 2 of 2 sandboxes are live");
     assert!(hint.contains("`sandbox list`"), "{hint}");
     assert!(hint.ends_with("or raise `quotas.*.sandboxes` in /etc/config.yaml"), "{hint}");
     assert_eq!(manager.list(true).unwrap().len(), 2, "nothing was written");
@@ -224,7 +221,10 @@ fn a_report_has_a_total_and_limits_where_they_hold() {
     let x = world.resource("x");
     let manager = held_to(
         &world,
-        &[(QuotaFor::Everybody, few(5)), (QuotaFor::Project("test".into()), Quota { disk: Some(9), ..few(7) })],
+        &[
+            (QuotaFor::Everybody, few(5)),
+            (QuotaFor::Project("test".into()), Quota { disk: Some(9), ..few(7) }),
+        ],
     );
     let made = manager.get_or_create_sandbox(&request(&[&x])).unwrap().sandbox;
     let other = CreateRequest { consumer: consumer("agt", "bank"), ..request(&[&x]) };
@@ -248,4 +248,22 @@ fn a_report_has_a_total_and_limits_where_they_hold() {
         ..UsageQuery::default()
     };
     assert!(matches!(manager.usage(&backwards), Err(Error::Usage { .. })));
+}
+
+#[test]
+fn taking_up_what_is_parked_is_held_to_how_many_may_be_live() {
+    let world = World::new();
+    let x = world.resource("x");
+    let quota = Quota { cpu_hours: Some(1.0), per: QuotaPeriod::Ever, ..few(1) };
+    let manager = held_to(&world, &[(QuotaFor::Everybody, quota)]);
+    let first = manager.get_or_create_sandbox(&request(&[&x])).unwrap().sandbox;
+    let target = manager.find(first.id.as_str()).unwrap();
+    change_all(&manager, &target);
+    manager.destroy(&target, Uncommitted::Park).unwrap();
+    let second = manager.get_or_create_sandbox(&request(&[&x])).unwrap().sandbox;
+    manager.add_use(&first.id, Duration::from_secs(9999), None).unwrap();
+    let (reason, _) = refusal(manager.unpark(&first, None));
+    assert!(reason.contains("1 of 1 sandboxes are live"), "{reason}");
+    manager.destroy(&manager.find(second.id.as_str()).unwrap(), Uncommitted::Discard).unwrap();
+    manager.unpark(&first, None).unwrap();
 }
