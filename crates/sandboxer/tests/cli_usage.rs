@@ -26,6 +26,8 @@ summary: What costs
 extension: {policy: explicit, id: ext.paid}
 ";
 
+const HOST: &str = "id: local\naddress: local\nextensions: [ext.local, ext.paid]\n";
+
 fn row<'a>(report: &'a Value, key: &str) -> &'a Value {
     let rows = report["rows"].as_array().unwrap();
     rows.iter().find(|row| row["key"] == key).unwrap_or_else(|| panic!("no {key} in {report}"))
@@ -132,6 +134,7 @@ fn what_costs_is_told_in_its_currency_and_held_to_a_budget() {
     let world = World::new();
     world.file("user/.config/sandboxer/extensions/paid.yaml", PAID);
     world.file("user/.config/sandboxer/profiles/dear.yaml", DEAR);
+    world.file("user/.config/sandboxer/hosts/local.yaml", HOST);
     world.ok(&["create", "--name", "dear", "--profile", "profile.dear"]);
     world.ok(&["exec", "dear", "--", "sleep", "0.3"]);
     let report = world.json(&["usage", "--by", "profile"]);

@@ -29,7 +29,7 @@ pub struct Args {
     /// What a row stands for
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     by: By,
-    /// From when on: a date or a time, of UTC unless it says otherwise
+    /// From when on: a date, which is its midnight of UTC, or a time with its offset
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
     /// Up to when, exclusive [default: now]
