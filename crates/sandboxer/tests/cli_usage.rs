@@ -63,6 +63,19 @@ fn commands_report_what_they_used() {
 }
 
 #[test]
+fn who_joins_others_is_counted_once_with_the_last_of_them() {
+    let world = World::with_sandbox();
+    let cpu = || world.json(&["usage"])["total"]["cpu_seconds"].as_f64().unwrap();
+    let waits = ["exec", "try", "--", "sh", "-c", "echo ready; read line"];
+    let ran = world.run_while(&waits, || {
+        world.ok(&["exec", "try", "--", "sh", "-c", BUSY]);
+        assert_eq!(cpu(), 0.0, "the runtime goes on, and nobody has its report");
+    });
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!((0.01..60.0).contains(&cpu()), "{}", cpu());
+}
+
+#[test]
 fn rows_are_by_whatever_is_asked_for() {
     let world = World::new();
     assert!(world.run(&["usage"]).stderr.contains("nothing was used"));

@@ -23,6 +23,10 @@ const WITHIN: &str = "max(0, min(coalesce(p.ended, ?1), ?3) - max(p.began, ?2))"
 const SPANS: &str = "FROM spans p JOIN meters m ON m.sandbox_id = p.sandbox_id
     WHERE p.began < ?3 AND (coalesce(p.ended, ?1) > ?2 OR p.began >= ?2)";
 
+/// What commands reported on days of it: `?1` is the first, `?2` the last.
+const COMMANDS: &str = "FROM use_by_day u JOIN meters m ON m.sandbox_id = u.sandbox_id
+    WHERE u.day BETWEEN ?1 AND ?2";
+
 /// Whose meters are read: columns, and what each has to be.
 struct Scope<'a>(Vec<(&'static str, &'a str)>);
 
@@ -182,17 +186,29 @@ pub(super) fn reached(
 
 fn standing(connection: &Connection, limit: &Limit, now: Timestamp) -> rusqlite::Result<Vec<Standing>> {
     let period = Period::new(limit.per.began(now), None, now);
-    let scope = Scope::of_limit(limit);
-    let (select, fixed): (String, Vec<i64>) = match limit.measure {
-        Measure::Sandboxes => {
-            let from = "FROM spans p JOIN meters m ON m.sandbox_id = p.sandbox_id WHERE p.ended IS NULL";
-            (format!("SELECT NULL, count(*) {from}"), Vec::new())
-        }
+    let (select, fixed) = amounts(limit.measure, &period);
+    let (condition, values) = Scope::of_limit(limit).bind(&fixed);
+    let mut statement = connection.prepare_cached(&format!("{select}{condition} GROUP BY 1"))?;
+    let read = |row: &rusqlite::Row<'_>| {
+        let used = row.get::<_, Option<f64>>(1)?.unwrap_or(0.0);
+        Ok(Standing { limit: limit.clone(), used, currency: row.get(0)? })
+    };
+    let found: Vec<Standing> =
+        statement.query_map(params_from_iter(values), read)?.collect::<rusqlite::Result<_>>()?;
+    match found.is_empty() {
+        true => Ok(vec![Standing { limit: limit.clone(), used: 0.0, currency: None }]),
+        false => Ok(found),
+    }
+}
+
+/// What asks for a currency, where it is money, and how much; with the numbers that come first.
+fn amounts(measure: Measure, period: &Period) -> (String, Vec<i64>) {
+    let open = "FROM spans p JOIN meters m ON m.sandbox_id = p.sandbox_id WHERE p.ended IS NULL";
+    match measure {
+        Measure::Sandboxes => (format!("SELECT NULL, count(*) {open}"), Vec::new()),
         Measure::Disk => ("SELECT NULL, sum(m.disk) FROM meters m WHERE 1".to_owned(), Vec::new()),
         Measure::CpuHours => {
-            let from = "FROM use_by_day u JOIN meters m ON m.sandbox_id = u.sandbox_id";
-            let sql = format!("SELECT NULL, sum(u.cpu) / {HOUR:.1} {from} WHERE u.day BETWEEN ?1 AND ?2");
-            (sql, period.days().to_vec())
+            (format!("SELECT NULL, sum(u.cpu) / {HOUR:.1} {COMMANDS}"), period.days().to_vec())
         }
         Measure::WallHours => {
             (format!("SELECT NULL, sum({WITHIN}) / {HOUR:.1} {SPANS}"), period.moments().to_vec())
@@ -204,14 +220,7 @@ fn standing(connection: &Connection, limit: &Limit, now: Timestamp) -> rusqlite:
                 period.moments().to_vec(),
             )
         }
-    };
-    let (condition, values) = scope.bind(&fixed);
-    let mut statement = connection.prepare_cached(&format!("{select}{condition} GROUP BY 1"))?;
-    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get::<_, Option<f64>>(1)?.unwrap_or(0.0)));
-    let found: Vec<(Option<String>, f64)> =
-        statement.query_map(params_from_iter(values), read)?.collect::<rusqlite::Result<_>>()?;
-    let found = if found.is_empty() { vec![(None, 0.0)] } else { found };
-    Ok(found.into_iter().map(|(currency, used)| Standing { limit: limit.clone(), used, currency }).collect())
+    }
 }
 
 /// A question to the meters `m`, whose condition the scope goes on with.
@@ -284,10 +293,8 @@ impl Rows<'_> {
     }
 
     fn read_use(&mut self, connection: &Connection, period: &Period) -> rusqlite::Result<()> {
-        let from = "FROM use_by_day u JOIN meters m ON m.sandbox_id = u.sandbox_id
-                    WHERE u.day BETWEEN ?1 AND ?2";
         let columns = "sum(u.cpu), max(u.memory_peak)";
-        let ask = Ask { columns, from, fixed: &period.days(), group: "1" };
+        let ask = Ask { columns, from: COMMANDS, fixed: &period.days(), group: "1" };
         self.each(connection, &ask, |rows, line| {
             let used = &mut rows.row(line.get(0)?).used;
             used.cpu_seconds = line.get::<_, i64>(1)? as f64 / 1e6;

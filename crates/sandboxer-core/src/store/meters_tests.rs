@@ -9,6 +9,7 @@ use super::super::OperationEnd;
 use super::super::schema::make_format;
 use super::super::tests::{add, sandbox};
 use super::*;
+use crate::config::{QuotaFor, QuotaPeriod};
 use crate::environment::Environment;
 use crate::model::OpId;
 use crate::service::{Consumer, Sandbox, SandboxState};
@@ -324,4 +325,17 @@ fn ten_thousand_sandboxes_are_added_up_in_no_time() {
         // A twentieth of this on an idle machine; what reads documents, or looks through all for each, takes far longer.
         assert!(begun.elapsed() < Duration::from_secs(2), "{by:?} took {:?}", begun.elapsed());
     }
+    let limit = |measure| Limit {
+        entry: QuotaFor::Project("p1".into()),
+        actor_type: Some("agt".into()),
+        project: "p1".into(),
+        measure,
+        of: 1e9,
+        per: QuotaPeriod::Ever,
+    };
+    let all = [Measure::Sandboxes, Measure::CpuHours, Measure::WallHours, Measure::Disk, Measure::Cost];
+    let begun = Instant::now();
+    let standings = place.store.standings(&all.map(limit), now()).unwrap();
+    assert!((100.0..200.0).contains(&standings[0].used), "{:?}", standings[0]);
+    assert!(begun.elapsed() < Duration::from_secs(1), "limits took {:?}", begun.elapsed());
 }
