@@ -10,6 +10,7 @@ use super::custom_strategy::CustomStrategy;
 use super::database::DatabaseSetting;
 use super::duration::{parse_duration, parse_ttl};
 use super::events::EventsSetting;
+use super::quotas::{self, Quotas};
 use super::run::RunSetting;
 use super::settings::{Durability, MinFree, Settings};
 use super::size::parse_size;
@@ -48,6 +49,7 @@ pub const KEYS: &[Key] = &[
     key("events.token", Some("SANDBOXER_HUB_TOKEN"), false),
     key("overlay.durability", Some("SANDBOXER_OVERLAY_DURABILITY"), true),
     key("project", Some("SANDBOXER_PROJECT"), false),
+    key("quotas", None, false),
     key("run.allow_hosts", Some("SANDBOXER_ALLOW_HOSTS"), false),
     key("run.cpus", Some("SANDBOXER_CPUS"), true),
     key("run.disk_reserve", Some("SANDBOXER_DISK_RESERVE"), false),
@@ -95,6 +97,7 @@ pub(super) enum Setting {
     Run(RunSetting),
     Database(DatabaseSetting),
     Events(EventsSetting),
+    Quotas(Quotas),
 }
 
 impl Setting {
@@ -119,6 +122,7 @@ impl Setting {
             Self::Run(setting) => setting.key(),
             Self::Database(setting) => setting.key(),
             Self::Events(setting) => setting.key(),
+            Self::Quotas(_) => quotas::KEY,
         }
     }
 
@@ -139,10 +143,8 @@ impl Setting {
             "overlay.durability" => Self::Durability(durability(text)?),
             "actor_type" => Self::ActorType(actor_type(text)?),
             "project" => Self::Project(word(text)?),
-            "sandbox.custom_strategies" => {
-                return Err(Error::usage(
-                    "sandbox.custom_strategies is set in the user's configuration file only",
-                ));
+            "sandbox.custom_strategies" | quotas::KEY => {
+                return Err(Error::usage(format!("{key} is set in the user's configuration file only")));
             }
             other => return Self::from_section(other, text),
         })
@@ -187,6 +189,7 @@ impl Setting {
             Self::Project(project) => settings.project = Some(project),
             Self::Database(setting) => setting.apply(&mut settings.database),
             Self::Events(setting) => setting.apply(&mut settings.events),
+            Self::Quotas(quotas) => settings.quotas = quotas,
             Self::Run(setting) => {
                 if setting.apply(&mut settings.run) {
                     return also_decided(settings, key, origin);
@@ -327,7 +330,7 @@ mod tests {
         }
         let text_keys: Vec<_> = table.iter().map(|(key, _)| *key).collect();
         let rest: Vec<_> = KEYS.iter().map(|key| key.name).filter(|name| !text_keys.contains(name)).collect();
-        assert_eq!(rest, ["sandbox.custom_strategies"]);
+        assert_eq!(rest, ["quotas", "sandbox.custom_strategies"]);
         assert!(KEYS.windows(2).all(|pair| pair[0].name < pair[1].name), "the list is sorted");
     }
 
@@ -359,6 +362,7 @@ mod tests {
             ("overlay.durability", ""),
             ("overlay.durability", "Strict"),
             ("sandbox.custom_strategies", "x"),
+            ("quotas", "x"),
         ];
         for (key, text) in bad {
             assert!(Setting::from_text(key, text).is_err(), "{key} = {text:?}");

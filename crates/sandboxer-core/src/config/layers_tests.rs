@@ -234,3 +234,16 @@ fn a_hub_is_the_users_alone_to_name() {
     let wrong = place("events:\n  token: hunter2\n", "").load().unwrap_err();
     assert!(!format!("{wrong} {wrong:?}").contains("hunter2"), "{wrong:?}");
 }
+
+#[test]
+fn quotas_are_the_users_alone_to_set() {
+    let project = "quotas:\n  \"*\": {sandboxes: 1000}\n";
+    for place in [place("", project), place("", project).trusted()] {
+        let error = place.load().unwrap_err().to_string();
+        assert!(error.contains("quotas is not for a project to set"), "{error}");
+    }
+    let settings = place(project, "").load().unwrap();
+    assert_eq!(settings.quotas.entries.len(), 1);
+    assert!(settings.quotas.file.unwrap().ends_with("config.yaml"));
+    assert!(place("", "").flag("quotas", "x").load().is_err());
+}

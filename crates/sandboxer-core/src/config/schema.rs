@@ -9,6 +9,7 @@ use serde_saphyr::Spanned;
 use super::custom_strategy::Written;
 use super::database::DatabaseSetting;
 use super::keys::{self, Setting};
+use super::quotas::{self, Quotas};
 use super::run::RunSetting;
 use super::yaml;
 use crate::{Error, Result};
@@ -30,6 +31,7 @@ struct Document {
     commit: Option<CommitSection>,
     database: Option<DatabaseSection>,
     events: Option<EventsSection>,
+    quotas: Option<Spanned<BTreeMap<String, Spanned<quotas::Written>>>>,
     run: Option<RunSection>,
     actor_type: Option<Spanned<String>>,
     project: Option<Spanned<String>>,
@@ -132,6 +134,7 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<Vec<Entry>> {
     entries.text("overlay.durability", document.overlay.unwrap_or_default().durability)?;
     entries.database(document.database.unwrap_or_default())?;
     entries.events(document.events.unwrap_or_default())?;
+    entries.add(quotas::KEY, document.quotas, |written| Quotas::read(written, file).map(Setting::Quotas))?;
     entries.run(document.run.unwrap_or_default())?;
     entries.text("actor_type", document.actor_type)?;
     entries.text("project", document.project)?;
@@ -297,6 +300,8 @@ run:
 events:
   hub: https://hub.example/events
   token: env:HUB_TOKEN
+quotas:
+  agt:shop: {sandboxes: 5, disk: 10GiB}
 actor_type: agt
 project: shop
 ";

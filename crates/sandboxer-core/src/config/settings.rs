@@ -10,6 +10,7 @@ use super::custom_strategy::CustomStrategy;
 use super::database::DatabaseSettings;
 use super::events::EventsSettings;
 use super::keys::KEYS;
+use super::quotas::Quotas;
 use super::run::RunSettings;
 use super::size::parse_size;
 use crate::{Error, Result};
@@ -114,6 +115,8 @@ pub struct Settings {
     pub database: DatabaseSettings,
     /// Everything below `events`: whom lifecycle events are told to.
     pub events: EventsSettings,
+    /// `quotas`: how much each consumer may have.
+    pub quotas: Quotas,
     /// Everything below `run`: how commands are contained.
     pub run: RunSettings,
     /// For each key, the layer that decided, in words.
@@ -143,6 +146,7 @@ impl Default for Settings {
             project: None,
             database: DatabaseSettings::default(),
             events: EventsSettings::default(),
+            quotas: Quotas::default(),
             run: RunSettings::default(),
             origins: KEYS.iter().map(|key| (key.name.to_owned(), "default".to_owned())).collect(),
             untrusted_strategy: None,

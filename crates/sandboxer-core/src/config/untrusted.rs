@@ -35,10 +35,10 @@ pub(super) fn check(entry: &Entry, so_far: &Settings, file: &Path) -> Result<()>
 }
 
 /// Refuses what is the user's alone to say, whoever trusts `file`: a hub hears of every sandbox of the state directory, not only of
-/// this project's.
+/// this project's, and whoever is limited would raise the limit.
 pub(super) fn check_owner(entry: &Entry, file: &Path) -> Result<()> {
     match &entry.setting {
-        Setting::Events(setting) => Err(Error::Config {
+        setting @ (Setting::Events(_) | Setting::Quotas(_)) => Err(Error::Config {
             file: file.to_path_buf(),
             line: entry.line,
             column: None,

@@ -71,6 +71,8 @@ impl SandboxManager {
             .map(|s| measure(&s))
             .collect();
         sandboxes.sort_by_key(|disk| std::cmp::Reverse(disk.total));
+        // The meters are a courtesy here: what was measured is told whether or not it can be kept.
+        let _ = self.note_disk(&sandboxes);
         let kept = self.store.kept()?;
         let database = ["state.db", "state.db-wal", "state.db-shm"].map(|name| self.parts.home.join(name));
         let (free, min_free) = self.room(&self.parts.home);
@@ -336,7 +338,7 @@ fn describe(item: &KeptItem, sandbox: &Sandbox) -> String {
     }
 }
 
-fn measure(sandbox: &Sandbox) -> SandboxDisk {
+pub(super) fn measure(sandbox: &Sandbox) -> SandboxDisk {
     let mut disk = SandboxDisk {
         sandbox_id: sandbox.id.clone(),
         name: sandbox.name.clone(),

@@ -19,7 +19,7 @@ use super::lock::SandboxLock;
 use super::manager::{SandboxManager, failure, in_workspace, new_operation};
 use super::park::BRING_BACK;
 use super::refresh::REFRESH;
-use super::{CreateRequest, Created, Input, Operation, Sandbox, SandboxState, Workspace, names};
+use super::{CreateRequest, Created, Input, Limit, Operation, Sandbox, SandboxState, Workspace, names};
 use crate::environment::Environment;
 use crate::model::{PlanId, Resource, SandboxId, SandboxRef};
 use crate::resolve::choose_strategy;
@@ -73,8 +73,9 @@ impl SandboxManager {
         for workspace in &wanted.workspaces {
             self.permit(&request.consumer, "create", workspace.resource.id.as_str())?;
         }
+        let limits = self.limits_now(&request.consumer)?;
         for _ in 0..ATTEMPTS {
-            if let Some(created) = self.try_create(request, &wanted, &naming)? {
+            if let Some(created) = self.try_create(request, &wanted, &naming, &limits)? {
                 return Ok(created);
             }
         }
@@ -204,11 +205,12 @@ impl SandboxManager {
         request: &CreateRequest,
         wanted: &Sandbox,
         naming: &Naming,
+        limits: &[Limit],
     ) -> Result<Option<Created>> {
         let mut sandbox = Sandbox { id: SandboxId::generate(), ..wanted.clone() };
         let operation = new_operation(&sandbox.id, "create", json!({}));
         let in_the_way = |other: &Sandbox| overlaps(other, wanted);
-        match self.store.reserve(&sandbox, naming, &operation, &in_the_way)? {
+        match self.store.reserve_within(limits, &sandbox, naming, &operation, &in_the_way)? {
             Reservation::Made(name) => sandbox.name = name,
             Reservation::KeyTaken(holder) => {
                 self.wait_for_maker(&holder.id)?;
@@ -217,6 +219,7 @@ impl SandboxManager {
             Reservation::Overlaps(existing) => return self.settle(request, wanted, existing),
             Reservation::NameTaken(holder) if self.sees(&holder) => return Err(name_taken(&holder)),
             Reservation::NameTaken(holder) => return Err(name_taken_unseen(&holder.name)),
+            Reservation::OverQuota(standing) => return Err(self.over_quota(&standing, &request.consumer)),
         }
         let lock = self.lock(&sandbox.id)?;
         // Between the row and the lock, another process's recovery may have taken it for a dead one.

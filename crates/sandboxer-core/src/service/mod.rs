@@ -20,6 +20,8 @@
 //! | `lifecycle.rs` | destroy, time to live, garbage |
 //! | `park.rs` | uncommitted work put away and taken up again |
 //! | `budget.rs` | what may be kept, what goes, where the space is |
+//! | `usage.rs` | what was used, by whom |
+//! | `quotas.rs` | what may be used, and what is said where that is reached |
 //! | `recover.rs` | what a killed process left |
 //! | `tokens.rs` | tokens: made, taken back, looked at when somebody shows one |
 //! | `adopt.rs` | sandboxes on disk that the store has lost |
@@ -45,6 +47,7 @@ mod orphans;
 mod park;
 mod pieces;
 mod plan;
+mod quotas;
 mod recover;
 mod refresh;
 mod select;
@@ -53,6 +56,7 @@ mod together;
 mod tokens;
 mod told;
 mod undo;
+mod usage;
 mod views;
 
 pub use budget::{DiskReport, SandboxDisk};
@@ -60,7 +64,9 @@ pub use checkpoint::CheckpointService;
 pub use handler::SandboxHandler;
 pub use lock::InUse;
 pub use manager::{ManagerParts, SandboxManager};
+pub use quotas::{Limit, Measure, Standing, UsageLimit};
 pub use refresh::Refreshed;
+pub use usage::{UsageBy, UsageQuery, UsageReport, UsageRow, Used};
 pub use views::*;
 
 #[cfg(test)]

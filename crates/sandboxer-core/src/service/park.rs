@@ -16,7 +16,7 @@ use super::{
     names as naming,
 };
 use crate::model::{Part, SandboxId, SandboxRef};
-use crate::store::{Naming, OperationEnd};
+use crate::store::{Naming, OperationEnd, Reservation};
 use crate::{Error, Result};
 
 /// Parked work.
@@ -172,11 +172,15 @@ impl SandboxManager {
             let made = made.map_err(in_workspace(sandbox, workspace))?;
             self.store.set_ref(&sandbox.id, position, &made, &workspace.reason)?;
         }
-        if let Err(holder) = self.store.unpark(sandbox, naming)? {
-            return Err(Error::Usage {
-                message: format!("the name {:?} is taken by sandbox {}", holder.name, holder.id),
-                hint: Some("choose another with --name".to_owned()),
-            });
+        match self.store.unpark(&self.limits_on_taking_up(&sandbox.consumer), sandbox, naming)? {
+            Reservation::NameTaken(holder) => {
+                return Err(Error::Usage {
+                    message: format!("the name {:?} is taken by sandbox {}", holder.name, holder.id),
+                    hint: Some("choose another with --name".to_owned()),
+                });
+            }
+            Reservation::OverQuota(standing) => return Err(self.over_quota(&standing, &sandbox.consumer)),
+            _ => {}
         }
         let open = self
             .store

@@ -84,7 +84,7 @@ fn a_whole_life_is_told_once_each() {
     let parking = operation(&x);
     store.begin(&parking).unwrap();
     store.park(&x.id, "parked", 1, &end(&parking)).unwrap();
-    store.unpark(&x, &Naming::Exact("x".into())).unwrap().unwrap();
+    store.unpark(&[], &x, &Naming::Exact("x".into())).unwrap();
     store.begin_in_state(&x.id, SandboxState::Destroying, &operation(&x)).unwrap();
     store.set_state(&x.id, SandboxState::Destroying).unwrap();
     store.close(&x.id, SandboxState::Destroyed).unwrap();

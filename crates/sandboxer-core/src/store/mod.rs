@@ -10,6 +10,7 @@ mod convert;
 mod environments;
 mod events;
 mod kept;
+mod meters;
 mod moment;
 mod operations;
 mod pages;

@@ -5,15 +5,15 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use rusqlite::{Connection, Params, Row, Rows, Transaction, params};
 
-use super::convert::{from_json, from_word, optional_json, optional_time, time, to_json};
+use super::convert::{from_json, from_word, now, optional_json, optional_time, time, to_json};
 use super::environments::set_environment;
 use super::events;
 use super::moment::Moment;
 use super::operations::{self, OperationEnd};
-use super::{Store, checkpoints, kept};
+use super::{Store, checkpoints, kept, meters};
 use crate::Result;
 use crate::model::{PlanId, SandboxId, SandboxRef};
-use crate::service::{CheckpointRecord, Operation, Sandbox, SandboxState, Workspace};
+use crate::service::{CheckpointRecord, Limit, Operation, Sandbox, SandboxState, Standing, Workspace};
 
 /// One row per workspace; what comes in between is the condition.
 const SELECT: &str = "
@@ -43,6 +43,8 @@ pub enum Reservation {
     NameTaken(Box<Sandbox>),
     /// A request with the same key was answered, or is about to be, with this sandbox; nothing was written.
     KeyTaken(Box<Sandbox>),
+    /// A limit is reached; nothing was written.
+    OverQuota(Box<Standing>),
 }
 
 /// Open sandboxes whose time is up: those of this boot by its own clock, all others by the one on the wall. Each half is a search in an
@@ -85,13 +87,16 @@ impl Store {
     }
 
     /// Takes a parked sandbox up again, under a free name and without a time to end, in one. Where another sandbox has its
-    /// plan's place by now, it gets a plan of its own.
-    pub fn unpark(&self, sandbox: &Sandbox, naming: &Naming) -> Result<Result<String, Box<Sandbox>>> {
+    /// plan's place by now, it gets a plan of its own; where a limit is reached, it stays parked.
+    pub fn unpark(&self, limits: &[Limit], sandbox: &Sandbox, naming: &Naming) -> Result<Reservation> {
         self.write("take up a parked sandbox", |t| {
+            if let Some(standing) = meters::reached(t, limits, None, now())? {
+                return Ok(Reservation::OverQuota(Box::new(standing)));
+            }
             let name = match naming {
                 Naming::Derived(stem) => free_name(t, stem)?,
                 Naming::Exact(name) => match holder_of(t, name)? {
-                    Some(holder) => return Ok(Err(Box::new(holder))),
+                    Some(holder) => return Ok(Reservation::NameTaken(Box::new(holder))),
                     None => name.clone(),
                 },
             };
@@ -103,7 +108,7 @@ impl Store {
             events::insert(t, &sandbox.id, "ready")?;
             kept::remove(t, &sandbox.id, "parked", sandbox.id.as_str())?;
             kept::remove(t, &sandbox.id, "history", sandbox.id.as_str())?;
-            Ok(Ok(name))
+            Ok(Reservation::Made(name))
         })
     }
 
@@ -166,6 +171,19 @@ impl Store {
         operation: &Operation,
         in_the_way: &dyn Fn(&Sandbox) -> bool,
     ) -> Result<Reservation> {
+        self.reserve_within(&[], sandbox, naming, operation, in_the_way)
+    }
+
+    /// The same for one that is held to limits. They are looked at in the transaction that writes the row: of two that come at once, only one
+    /// is the last that may.
+    pub fn reserve_within(
+        &self,
+        limits: &[Limit],
+        sandbox: &Sandbox,
+        naming: &Naming,
+        operation: &Operation,
+        in_the_way: &dyn Fn(&Sandbox) -> bool,
+    ) -> Result<Reservation> {
         // What a power cut takes with this row is an orphan's directory; all else finds the row.
         self.write_unflushed("register a sandbox", |t| {
             let key = sandbox.environment.as_ref().and_then(|e| e.idempotency_key.as_deref());
@@ -176,6 +194,10 @@ impl Store {
             overlaps.retain(in_the_way);
             if !overlaps.is_empty() {
                 return Ok(Reservation::Overlaps(overlaps));
+            }
+            let price = sandbox.environment.as_ref().and_then(|e| e.route.cost.as_ref());
+            if let Some(standing) = meters::reached(t, limits, price, now())? {
+                return Ok(Reservation::OverQuota(Box::new(standing)));
             }
             let name = match naming {
                 Naming::Derived(stem) => free_name(t, stem)?,

@@ -123,6 +123,7 @@ const MIGRATIONS: &[&str] = &[
         revoked_at INTEGER
     ) STRICT, WITHOUT ROWID;
 ",
+    include_str!("meters.sql"),
 ];
 
 /// The format of the open database; 0 where it is empty.

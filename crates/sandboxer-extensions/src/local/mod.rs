@@ -29,7 +29,7 @@ mod wire;
 pub use client::{Attached, Called, Frozen, Runtimes, Started};
 pub use extension::{LocalExtension, factory};
 pub use refusal::Refusal;
-pub use report::{Confined, Process, Ready, Report, Told};
+pub use report::{Confined, Process, Ready, Report, Told, WaitedFor};
 pub use running::{Command, Outcome, Running, Signals};
 pub use spec::{Bind, Isolation, Limits, Link, Network, Spec};
 pub use supervisor::supervise_if_asked;

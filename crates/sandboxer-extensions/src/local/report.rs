@@ -58,12 +58,35 @@ impl Report {
         self.memory_peak = used.memory_peak;
         self.oom_kills = used.oom_kills;
         self.pids_refused = used.pids_refused;
-        let Ok(waited_for) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return };
+        let Some(waited_for) = WaitedFor::now() else { return };
+        self.cpu = self.cpu.or(Some(waited_for.cpu));
+        self.memory_peak = self.memory_peak.or(Some(waited_for.largest));
+    }
+}
+
+/// What the kernel has of every process that this one has waited for, and of those that they had waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitedFor {
+    /// Their processor time together.
+    pub cpu: Duration,
+    /// The memory of the largest of them, in bytes.
+    pub largest: u64,
+}
+
+impl WaitedFor {
+    /// Up to now; nothing where the kernel does not tell.
+    pub fn now() -> Option<Self> {
+        let all = getrusage(UsageWho::RUSAGE_CHILDREN).ok()?;
         let time =
             |value: TimeVal| Duration::from_micros(u64::try_from(value.num_microseconds()).unwrap_or(0));
-        self.cpu = self.cpu.or(Some(time(waited_for.user_time()) + time(waited_for.system_time())));
-        let largest = u64::try_from(waited_for.max_rss()).unwrap_or(0) * 1024;
-        self.memory_peak = self.memory_peak.or(Some(largest));
+        let largest = u64::try_from(all.max_rss()).unwrap_or(0) * 1024;
+        Some(Self { cpu: time(all.user_time()) + time(all.system_time()), largest })
+    }
+
+    /// What came on top since `earlier`. A process that was smaller than one before it leaves no trace of its memory.
+    pub fn since(self, earlier: Self) -> (Duration, Option<u64>) {
+        let largest = Some(self.largest).filter(|largest| *largest > earlier.largest);
+        (self.cpu.saturating_sub(earlier.cpu), largest)
     }
 }
 

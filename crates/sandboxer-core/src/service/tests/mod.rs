@@ -16,6 +16,7 @@ mod orphans;
 mod park;
 mod plan;
 mod prepared_last;
+mod quotas;
 mod race;
 mod reconcile;
 mod recover;

@@ -150,7 +150,7 @@ fn used(report: &Report) -> String {
 }
 
 /// As people read it: `40 ms`, `1.2 s`, `3m20s`.
-fn seconds(time: Duration) -> String {
+pub fn seconds(time: Duration) -> String {
     match time.as_millis() {
         millis @ 0..1000 => format!("{millis} ms"),
         1000..60_000 => format!("{:.1} s", time.as_secs_f64()),

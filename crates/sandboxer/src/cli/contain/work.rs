@@ -3,13 +3,14 @@
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sandboxer_core::config::{Isolation, RunSettings};
 use sandboxer_core::environment::NetworkNeed;
 use sandboxer_core::service::{Target, Workspace};
 use sandboxer_core::types::is_url;
 use sandboxer_documents::reached::{self, Event};
-use sandboxer_extensions::local::{Attached, Called, Limits, Network, Ready};
+use sandboxer_extensions::local::{Attached, Called, Limits, Network, Ready, WaitedFor};
 
 use super::args::Asked;
 use super::attach::{attach, runtimes};
@@ -86,6 +87,14 @@ impl Work<'_> {
         }
     }
 
+    /// Puts what was used on the sandbox's meter. A bill must not fail a command: what cannot be written is not billed.
+    fn meter(&self, cpu: Option<Duration>, memory_peak: Option<u64>) {
+        if cpu.is_some() || memory_peak.is_some() {
+            let cpu = cpu.unwrap_or_default();
+            let _ = self.session.manager.add_use(&self.target.sandbox.id, cpu, memory_peak);
+        }
+    }
+
     fn contained(
         &self,
         attached: Attached,
@@ -118,6 +127,10 @@ impl Work<'_> {
             timeout,
         };
         let ended = command::run(attached, &job)?;
+        // Who joined others has no report; whoever is the last has everybody's.
+        if let Some(report) = &ended.report {
+            self.meter(report.cpu, report.memory_peak);
+        }
         let events = self.events_since(since, &ended)?;
         let limits = Limits { timeout: timeout.or(spec.limits.timeout), ..spec.limits };
         Ok(Done { isolation: spec.isolation.as_str(), network: spec.network, limits, ended, events })
@@ -133,7 +146,8 @@ impl Work<'_> {
         Ok(all.into_iter().filter(|event| event.at_ms >= since).collect())
     }
 
-    /// In an environment of an extension's own: what holds the command is that environment's affair.
+    /// In an environment of an extension's own: what holds the command is that environment's affair, and so is what it uses, of which
+    /// our own child, who only asks for it to be run, knows nothing.
     fn entered(&self, command: &[OsString]) -> Result<Done, CliError> {
         let ended = child::run(&child::Job {
             command,
@@ -167,6 +181,7 @@ impl Work<'_> {
             }
             None => root,
         };
+        let before = WaitedFor::now();
         let ended = child::run(&child::Job {
             command: self.command,
             directory: &directory,
@@ -174,6 +189,10 @@ impl Work<'_> {
             variables: ways.iter().flat_map(|way| way.variables(false)).collect(),
             output_to_stderr: self.output_to_stderr,
         })?;
+        if let Some((before, after)) = before.zip(WaitedFor::now()) {
+            let (cpu, memory_peak) = after.since(before);
+            self.meter(Some(cpu), memory_peak);
+        }
         Ok(Done {
             isolation: Isolation::Files.as_str(),
             network: Network::Host,

@@ -307,6 +307,7 @@ fn value_of(settings: &Settings, key: &str) -> Option<String> {
         "state.min_free" => Some(settings.min_free.to_string()),
         "overlay.durability" => Some(settings.durability.as_str().to_owned()),
         "project" => settings.project.clone(),
+        "quotas" => list(&settings.quotas.entries.keys().map(ToString::to_string).collect::<Vec<_>>()),
         "sandbox.custom_strategies" => list(&settings.custom_strategies.keys().cloned().collect::<Vec<_>>()),
         "sandbox.default_ttl" => settings.default_ttl.map(|ttl| output::span(ttl.as_secs())),
         "sandbox.strategy" => settings.sandbox_strategy.clone(),
@@ -433,7 +434,7 @@ mod tests {
         };
         let missing: Vec<&str> =
             KEYS.iter().map(|key| key.name).filter(|key| value_of(&settings, key).is_none()).collect();
-        assert_eq!(missing, ["sandbox.custom_strategies"]);
+        assert_eq!(missing, ["quotas", "sandbox.custom_strategies"]);
         assert_eq!(value_of(&settings, "copy.exclude").unwrap(), "a:b");
         assert_eq!(value_of(&settings, "sandbox.default_ttl").unwrap(), "2h");
         assert_eq!(value_of(&settings, "run.allow_hosts").unwrap(), "a.example:443,b.example");

@@ -1,42 +1,12 @@
-use sandboxer::wiring;
+//! Where the disk space is.
+
 use sandboxer_core::service::{DiskReport, SandboxDisk};
 
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Ui, size, table};
-use crate::cli::session::App;
-use crate::cli::{Outcome, exit};
 
-/// Show what the sandboxes use
-///
-/// With --disk: sandbox by sandbox what the copies, the record of their base, checkpoints and undo data take, and how all
-/// that is kept compares with the budgets `state.max_size` and `state.min_free`.
-#[derive(clap::Args)]
-#[command(after_help = "\
-Examples:
-  sandbox usage --disk
-  sandbox usage --disk --json | jq .kept_bytes")]
-pub struct Args {
-    /// Where the disk space is
-    #[arg(long, required = true)]
-    disk: bool,
-}
-
-pub fn run(app: &mut App, args: &Args) -> Outcome {
-    debug_assert!(args.disk, "the parser asks for it");
-    if !wiring::has_state(&app.places.home) && !app.ui.json {
-        app.ui.note("no sandboxes, and nothing is kept");
-        return Ok(exit::OK);
-    }
-    let report = app.open()?.manager.disk_report()?;
-    if app.ui.json {
-        app.ui.document(&report)?;
-    } else {
-        tell(&mut app.ui, &report)?;
-    }
-    Ok(exit::OK)
-}
-
-fn tell(ui: &mut Ui, report: &DiskReport) -> Result<(), CliError> {
+/// Tells it to a person.
+pub fn tell(ui: &mut Ui, report: &DiskReport) -> Result<(), CliError> {
     if !report.sandboxes.is_empty() {
         let rows: Vec<Vec<String>> = report.sandboxes.iter().map(row).collect();
         let headings = ["NAME", "STATE", "COPIES", "BASE", "CHECKPOINTS", "UNDO", "OTHER", "TOTAL"];
