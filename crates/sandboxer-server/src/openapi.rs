@@ -1,6 +1,7 @@
 //! The description of the API: operations from the handlers, schemas from the types that are read and written.
 
 use sandboxer_core::environment::{SandboxCreateRequest, SandboxStatus, Snapshot};
+use sandboxer_core::service::UsageReport;
 use sandboxer_documents::events::EventsDocument;
 use sandboxer_documents::{
     CheckpointDocument, CheckpointsDocument, CommitDocument, DiffDocument, ExtensionsDocument, HostsDocument,
@@ -55,6 +56,7 @@ use crate::routes::sandboxes::{EndedDocument, ExtendBody, RecreateBody, Sandboxe
         routes::catalogue::profiles,
         routes::catalogue::extensions,
         routes::catalogue::hosts,
+        routes::usage::usage,
     )
 )]
 struct Operations;
@@ -114,7 +116,7 @@ fn schemas() -> Map<String, Value> {
         SandboxStatus, Snapshot, ProblemDocument<'_>, CheckpointDocument<'_>, CheckpointsDocument<'_>,
         CommitDocument<'_>, DiffDocument<'_>, EventsDocument<'_>, ExtensionsDocument<'_>, HostsDocument<'_>,
         ProfilesDocument<'_>, RollbackDocument<'_>, UndoDocument<'_>,
-        Health, SnapshotsDocument, ExecLine, WrittenDocument, EndedDocument, SandboxesDocument,
+        UsageReport, Health, SnapshotsDocument, ExecLine, WrittenDocument, EndedDocument, SandboxesDocument,
     );
     let mut schemas = read.take_definitions(true);
     schemas.extend(written.take_definitions(true));

@@ -49,6 +49,8 @@ pub struct UsageQuery {
     pub project: Option<String>,
     /// Only this sandbox.
     pub sandbox: Option<SandboxId>,
+    /// Only what this principal asked for.
+    pub principal: Option<String>,
 }
 
 /// What was used.

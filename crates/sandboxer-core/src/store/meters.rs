@@ -27,6 +27,9 @@ const SPANS: &str = "FROM spans p JOIN meters m ON m.sandbox_id = p.sandbox_id
 const COMMANDS: &str = "FROM use_by_day u JOIN meters m ON m.sandbox_id = u.sandbox_id
     WHERE u.day BETWEEN ?1 AND ?2";
 
+/// Who asked for a metered sandbox.
+const PRINCIPAL: &str = "(SELECT s.principal FROM sandboxes s WHERE s.id = m.sandbox_id)";
+
 /// Whose meters are read: columns, and what each has to be.
 struct Scope<'a>(Vec<(&'static str, &'a str)>);
 
@@ -35,16 +38,17 @@ impl<'a> Scope<'a> {
         // Whoever is held to one consumer stays so, whichever project is asked for besides.
         let consumer = query.consumer.as_ref();
         let wanted = [
-            ("actor_type", consumer.map(|c| c.actor_type.as_str())),
-            ("project", consumer.map(|c| c.project.as_str())),
-            ("project", query.project.as_deref()),
-            ("sandbox_id", query.sandbox.as_ref().map(SandboxId::as_str)),
+            ("m.actor_type", consumer.map(|c| c.actor_type.as_str())),
+            ("m.project", consumer.map(|c| c.project.as_str())),
+            ("m.project", query.project.as_deref()),
+            ("m.sandbox_id", query.sandbox.as_ref().map(SandboxId::as_str)),
+            (PRINCIPAL, query.principal.as_deref()),
         ];
         Self::of(wanted)
     }
 
     fn of_limit(limit: &'a Limit) -> Self {
-        Self::of([("actor_type", limit.actor_type.as_deref()), ("project", Some(limit.project.as_str()))])
+        Self::of([("m.actor_type", limit.actor_type.as_deref()), ("m.project", Some(limit.project.as_str()))])
     }
 
     fn of<const N: usize>(wanted: [(&'static str, Option<&'a str>); N]) -> Self {
@@ -57,7 +61,7 @@ impl<'a> Scope<'a> {
         let mut condition = String::new();
         for (column, wanted) in &self.0 {
             values.push(Value::Text((*wanted).to_owned()));
-            condition += &format!(" AND m.{column} = ?{}", values.len());
+            condition += &format!(" AND {} = ?{}", column, values.len());
         }
         (condition, values)
     }

@@ -9,6 +9,7 @@ pub mod exec;
 pub mod files;
 mod input;
 pub mod sandboxes;
+pub mod usage;
 
 use std::sync::Arc;
 
@@ -46,6 +47,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/sandboxes/{id}/exec", post(exec::exec))
         .route("/v1/sandboxes/{id}/events", get(events::of_sandbox))
         .route("/v1/events", get(events::of_all))
+        .route("/v1/usage", get(usage::usage))
         .route("/v1/profiles", get(catalogue::profiles))
         .route("/v1/extensions", get(catalogue::extensions))
         .route("/v1/hosts", get(catalogue::hosts))
