@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,14 +38,14 @@ const BREATH: Duration = Duration::from_millis(50);
 pub enum Peer {
     /// A process of this user, or root's.
     Local,
-    /// Somebody on the network.
-    Remote(SocketAddr),
+    /// Somebody on the network, and the address of ours that they have reached.
+    Remote(SocketAddr, Option<IpAddr>),
 }
 
 impl Peer {
     /// Whether it has to show who it is.
     pub fn is_remote(&self) -> bool {
-        matches!(self, Self::Remote(_))
+        matches!(self, Self::Remote(..))
     }
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local => f.write_str("unix"),
-            Self::Remote(address) => address.fmt(f),
+            Self::Remote(address, _) => address.fmt(f),
         }
     }
 }
@@ -105,7 +105,10 @@ async fn next(app: &App, listening: &Listening) -> Option<(Box<dyn Stream>, Peer
         Listening::Tcp(listener) => {
             let (stream, address) = listener.accept().await.ok()?;
             let _ = stream.set_nodelay(true);
-            Some((Box::new(stream), Peer::Remote(address)))
+            // Whoever vanishes without a word is found out, if late.
+            let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
+            let reached = stream.local_addr().ok().map(|own| own.ip().to_canonical());
+            Some((Box::new(stream), Peer::Remote(address, reached)))
         }
     }
 }

@@ -83,9 +83,7 @@ fn admit(app: &App, peer: &Peer, request: &Request) -> Result<Shown, Problem> {
 
 /// A page whose name was made to lead here would send its own name: on a Unix socket there is no such page.
 fn check_host(app: &App, peer: &Peer, request: &Request) -> Result<(), Problem> {
-    if !peer.is_remote() {
-        return Ok(());
-    }
+    let Peer::Remote(_, reached) = peer else { return Ok(()) };
     let hosts: Vec<_> = request.headers().get_all(header::HOST).iter().collect();
     let authority = request.uri().authority().map(|authority| authority.as_str());
     let named = match (&hosts[..], authority) {
@@ -95,6 +93,8 @@ fn check_host(app: &App, peer: &Peer, request: &Request) -> Result<(), Problem> 
     };
     match named {
         Some(host) if app.hosts.iter().any(|known| is_host(known, host)) => Ok(()),
+        // An address is no name that could have been made to lead here.
+        Some(host) if reached.is_some_and(|own| is_host(&own.to_string(), host)) => Ok(()),
         Some(host) => {
             Err(Problem::refused(format!("this server is not {:?}", host.escape_default().to_string()))
                 .hint("name it by the address that it listens on, or start it with --allow-host NAME"))

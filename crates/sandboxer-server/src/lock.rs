@@ -1,8 +1,8 @@
 //! One server for a state directory.
 
-use std::fs::{File, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -54,6 +54,8 @@ impl ServeLock {
 
 fn open(home: &Path) -> Result<(File, PathBuf)> {
     let path = home.join("serve.lock");
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(home);
+    made.map_err(|error| Error::io("create directory", home, error))?;
     let mut options = File::options();
     let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     file.map(|file| (file, path.clone())).map_err(|error| Error::io("open", path, error))

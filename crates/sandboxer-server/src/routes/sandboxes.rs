@@ -1,6 +1,7 @@
 //! Sandboxes: made, looked at, listed, given more time, made again, ended.
 
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use sandboxer_core::types::is_url;
 use sandboxer_documents::SandboxDocument;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::task::JoinHandle;
 
 use super::input::{Asked, Document, Named};
 use super::{answer, fine};
@@ -29,8 +31,9 @@ use crate::problem::Problem;
 const LONGEST_KEY: usize = 255;
 /// The longest page.
 const LONGEST_PAGE: usize = 1000;
-/// How often is looked whether a sandbox that is being made is on record.
-const LOOK: Duration = Duration::from_millis(5);
+/// How long it takes at first until is looked again whether a sandbox that is being made is on record, and at last.
+const FIRST_LOOK: Duration = Duration::from_millis(5);
+const LAST_LOOK: Duration = Duration::from_millis(500);
 
 /// A page of sandboxes, newest first.
 #[derive(Serialize, JsonSchema)]
@@ -144,16 +147,28 @@ pub async fn create(
     tokio::pin!(making);
     match tokio::time::timeout(patience, &mut making).await {
         Ok(made) => told(made),
-        Err(_) => loop {
-            let wanted = key.clone();
-            let begun = app.look(&who, move |manager| Ok(manager.requested(&wanted)?)).await?;
-            if let Some(sandbox) = begun {
-                return located(StatusCode::ACCEPTED, &SandboxDocument::of(&sandbox), &sandbox);
-            }
-            if let Ok(made) = tokio::time::timeout(LOOK, &mut making).await {
-                return told(made);
-            }
-        },
+        Err(_) => begun(&app, &who, &key, making).await,
+    }
+}
+
+/// Answers with a sandbox that is being made, as soon as it is on record, or with what came of it if that is sooner.
+async fn begun(
+    app: &Arc<App>,
+    who: &Who,
+    key: &str,
+    mut making: Pin<&mut JoinHandle<Result<Created, Problem>>>,
+) -> Result<Response, Problem> {
+    let mut pause = FIRST_LOOK;
+    loop {
+        let wanted = key.to_owned();
+        let begun = app.look(who, move |manager| Ok(manager.requested(&wanted)?)).await?;
+        if let Some(sandbox) = begun {
+            return located(StatusCode::ACCEPTED, &SandboxDocument::of(&sandbox), &sandbox);
+        }
+        if let Ok(made) = tokio::time::timeout(pause, &mut making).await {
+            return told(made);
+        }
+        pause = (pause * 2).min(LAST_LOOK);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What `sandbox serve` supplies to the server: this user's state, settings and catalogue, and stderr for its log.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -117,8 +118,9 @@ impl Backend for Serving {
     }
 
     fn log(&self, line: &Line) {
+        // Nobody there to read it is no reason to end.
         if let Ok(text) = serde_json::to_string(line) {
-            eprintln!("{text}");
+            let _ = writeln!(io::stderr(), "{text}");
         }
     }
 }

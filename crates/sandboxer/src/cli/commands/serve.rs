@@ -54,8 +54,6 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     }
     let options = args.options(app)?;
     let cancel = options.cancel.clone();
-    std::fs::create_dir_all(&app.places.home)
-        .map_err(|error| sandboxer_core::Error::io("create directory", &app.places.home, error))?;
     let lock = match args.standby {
         true => ServeLock::wait(&app.places.home, &cancel)?,
         false => ServeLock::take(&app.places.home)?,
