@@ -42,6 +42,11 @@ impl SandboxManager {
         revoked.ok_or_else(|| Error::not_found("token", id))
     }
 
+    /// Whether a token that was taken once would be taken now.
+    pub fn is_good(&self, id: &str) -> Result<bool> {
+        Ok(self.store.token(id)?.is_some_and(|(token, _)| still_good(token).is_ok()))
+    }
+
     /// Who shows this token. The outer error is the store's; the inner one says why the token is not taken.
     pub fn authenticate(&self, text: &str) -> Result<std::result::Result<Caller, TokenRefusal>> {
         let shown = match Credential::parse(text) {
