@@ -33,7 +33,7 @@ const PIECE: usize = 16 << 10;
 /// How many lines may wait for the client before the command has to.
 const LINES: usize = 16;
 /// How long a command has to end once nobody listens.
-const LAST_MOMENTS: Duration = Duration::from_secs(5);
+const LAST_MOMENTS: Duration = Duration::from_secs(3);
 /// The media type: a JSON document a line.
 const LINES_OF_JSON: &str = "application/x-ndjson";
 
@@ -183,7 +183,7 @@ async fn run(app: &App, mut child: Child, lines: mpsc::Sender<Bytes>) {
     tokio::select! {
         () = hand_on => {}
         () = lines.closed() => end(&mut child).await,
-        () = app.stopped() => end(&mut child).await,
+        () = app.over() => end(&mut child).await,
     }
     if let Ok(status) = child.wait().await {
         use std::os::unix::process::ExitStatusExt;
