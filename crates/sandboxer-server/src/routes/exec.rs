@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
-use super::input::{Document, Named};
+use super::input::{Document, Named, rel_path};
 use crate::app::{App, Who};
 use crate::metrics::Gauge;
 use crate::problem::Problem;
@@ -137,6 +137,9 @@ fn check(body: &ExecBody) -> Result<(), Problem> {
     let texts = body.command.iter().chain(body.env.keys()).chain(body.env.values());
     if texts.chain(&body.directory).chain(&body.timeout).any(has_nul) {
         return Err(Problem::usage("a command, its variables and its place have no zero bytes in them"));
+    }
+    if let Some(directory) = &body.directory {
+        rel_path(directory.as_bytes())?;
     }
     match body.env.keys().find(|name| name.is_empty() || name.contains('=')) {
         Some(name) => Err(Problem::usage(format!("{name:?} is no name for a variable"))),
@@ -259,6 +262,10 @@ mod tests {
         let odd = |json: &str| check(&serde_json::from_str(json).unwrap()).is_err();
         assert!(
             odd(r#"{"command": []}"#) && odd(r#"{"command": [""]}"#) && odd(r#"{"command": ["a\u0000"]}"#)
+        );
+        assert!(
+            odd(r#"{"command": ["a"], "directory": "../.."}"#)
+                && odd(r#"{"command": ["a"], "directory": "/"}"#)
         );
         assert!(odd(r#"{"command": ["a"], "env": {"A=B": ""}}"#) && !odd(r#"{"command": ["a"]}"#));
         assert!(serde_json::from_str::<ExecBody>(r#"{"command": ["a"], "shell": true}"#).is_err());
