@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sandboxer_core::access::{Caller, ProjectAccess, TokenScope};
 use sandboxer_core::service::SandboxManager;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::backend::Backend;
 use crate::feed::Feed;
@@ -23,7 +23,7 @@ pub struct Limits {
     pub body_time: Duration,
     /// How long a create is waited for before the answer is 202.
     pub patience: Duration,
-    /// How many long operations run at once; others wait.
+    /// How many long operations run at once, and how many files are read; others wait.
     pub at_once: usize,
 }
 
@@ -47,9 +47,21 @@ pub struct App {
     pub limits: Limits,
     /// Names that a `Host` header may have on TCP.
     pub hosts: Vec<String>,
-    /// Turns true when the server is about to end.
-    pub stopping: watch::Receiver<bool>,
+    /// How far the server is.
+    pub stage: watch::Receiver<Stage>,
     heavy: Arc<Semaphore>,
+    readers: Arc<Semaphore>,
+}
+
+/// How far a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// It serves.
+    Serving,
+    /// No new work; what runs may finish.
+    Stopping,
+    /// What still runs has to end.
+    Over,
 }
 
 /// Who asks.
@@ -88,7 +100,9 @@ impl Who {
             Self::Local | Self::Nobody => key.to_owned(),
             Self::Caller(caller) => {
                 let consumer = &caller.consumer;
-                format!("{}/{}:{}/{key}", caller.principal, consumer.actor_type, consumer.project)
+                let (actor, project) = (&consumer.actor_type, &consumer.project);
+                // A project may have any name: its length tells where it ends and the key begins.
+                format!("{}/{actor}:{}:{project}/{key}", caller.principal, project.len())
             }
         }
     }
@@ -120,16 +134,32 @@ impl App {
         backend: Arc<dyn Backend>,
         limits: Limits,
         hosts: Vec<String>,
-        stopping: watch::Receiver<bool>,
+        stage: watch::Receiver<Stage>,
     ) -> Self {
         let heavy = Arc::new(Semaphore::new(limits.at_once));
-        Self { feed: Feed::new(), metrics: Metrics::default(), backend, limits, hosts, stopping, heavy }
+        let readers = Arc::new(Semaphore::new(limits.at_once));
+        Self { feed: Feed::new(), metrics: Metrics::default(), backend, limits, hosts, stage, heavy, readers }
     }
 
     /// Returns when the server is about to end.
     pub async fn stopped(&self) {
+        self.reached(Stage::Stopping).await;
+    }
+
+    /// Returns when whatever runs has to end.
+    pub async fn over(&self) {
+        self.reached(Stage::Over).await;
+    }
+
+    async fn reached(&self, wanted: Stage) {
         // A sender that is gone is an end, too.
-        let _ = self.stopping.clone().wait_for(|stop| *stop).await;
+        let _ = self.stage.clone().wait_for(|stage| *stage >= wanted).await;
+    }
+
+    /// A place among those whom files are read for: their clients may be slow, and a thread waits for each.
+    pub async fn reading(&self) -> Option<OwnedSemaphorePermit> {
+        // Closed is what it never is.
+        self.readers.clone().acquire_owned().await.ok()
     }
 
     /// Runs something short that may wait for the disk, as far as `who` may.
@@ -169,7 +199,8 @@ impl App {
     }
 }
 
-fn finished<T>(joined: Result<Result<T, Problem>, tokio::task::JoinError>) -> Result<T, Problem> {
+/// What came of work on another thread; work that panicked is the server's fault, not the request's.
+pub fn finished<T>(joined: Result<Result<T, Problem>, tokio::task::JoinError>) -> Result<T, Problem> {
     joined.unwrap_or_else(|_| {
         Err(Problem::new(
             axum::http::StatusCode::INTERNAL_SERVER_ERROR,

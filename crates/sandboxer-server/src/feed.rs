@@ -34,8 +34,11 @@ pub struct Fed {
 
 /// Where followers get events from.
 pub struct Feed {
-    sender: broadcast::Sender<Arc<Fed>>,
+    sender: broadcast::Sender<News>,
 }
+
+/// An event; or nothing, where there may be some in the store that were never handed out.
+pub type News = Option<Arc<Fed>>;
 
 impl Feed {
     /// Nobody follows yet.
@@ -44,7 +47,7 @@ impl Feed {
     }
 
     /// What comes from now on.
-    pub fn follow(&self) -> broadcast::Receiver<Arc<Fed>> {
+    pub fn follow(&self) -> broadcast::Receiver<News> {
         self.sender.subscribe()
     }
 }
@@ -88,7 +91,10 @@ pub async fn run(app: Arc<App>) {
 
 async fn look(app: &Arc<App>, position: Option<u64>) -> Result<u64, Problem> {
     let Some(mut seen) = position else {
-        return app.look(&Who::Local, |manager| Ok(manager.last_event()?)).await;
+        let newest = app.look(&Who::Local, |manager| Ok(manager.last_event()?)).await?;
+        // What came between a follower's look at the store and this one is in the store alone.
+        let _ = app.feed.sender.send(None);
+        return Ok(newest);
     };
     loop {
         let batch = after(app, seen, None).await?;
@@ -97,7 +103,7 @@ async fn look(app: &Arc<App>, position: Option<u64>) -> Result<u64, Problem> {
         app.metrics.events.fetch_add(batch.len() as u64, Ordering::Relaxed);
         for fed in batch {
             // Nobody there is fine.
-            let _ = app.feed.sender.send(Arc::new(fed));
+            let _ = app.feed.sender.send(Some(Arc::new(fed)));
         }
     }
 }

@@ -17,6 +17,9 @@ use crate::problem::{Problem, Refusal};
 /// More of an address is not looked at.
 const LONGEST_ADDRESS: usize = 8 << 10;
 
+/// All headers together; what reads them may take more in at once than it is told to.
+const LONGEST_HEADERS: usize = 32 << 10;
+
 /// What can be asked without a token.
 const OPEN: [&str; 1] = ["/health"];
 
@@ -75,6 +78,11 @@ fn admit(app: &App, peer: &Peer, request: &Request) -> Result<Shown, Problem> {
     if request.uri().path_and_query().is_some_and(|address| address.as_str().len() > LONGEST_ADDRESS) {
         let message = format!("the address is longer than {LONGEST_ADDRESS} bytes");
         return Err(Problem::new(StatusCode::URI_TOO_LONG, Kind::Usage, message));
+    }
+    let length: usize = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if length > LONGEST_HEADERS {
+        let message = format!("the headers are longer than {LONGEST_HEADERS} bytes");
+        return Err(Problem::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, Kind::Usage, message));
     }
     check_host(app, peer, request)?;
     check_origin(app, request.headers())?;

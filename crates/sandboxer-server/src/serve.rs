@@ -9,7 +9,7 @@ use sandboxer_core::{Error, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::app::{App, Limits};
+use crate::app::{App, Limits, Stage};
 use crate::backend::Backend;
 use crate::connection;
 use crate::feed;
@@ -65,8 +65,8 @@ fn allow_files() {
 async fn run(backend: Arc<dyn Backend>, options: &Options) -> Result<()> {
     let mut signals = Signals::watch()?;
     let listening = open(options)?;
-    let (stop, stopping) = watch::channel(false);
-    let app = Arc::new(App::new(backend, Limits::default(), hosts(&listening, &options.hosts), stopping));
+    let (progress, stage) = watch::channel(Stage::Serving);
+    let app = Arc::new(App::new(backend, Limits::default(), hosts(&listening, &options.hosts), stage));
     let names: Vec<String> = listening.iter().map(Listening::name).collect();
     app.backend.log(&Line::new("listening", format!("listening on {}", names.join(", "))));
     tokio::spawn(feed::run(app.clone()));
@@ -81,18 +81,23 @@ async fn run(backend: Arc<dyn Backend>, options: &Options) -> Result<()> {
         "stopping",
         format!("{name}: no new work; what runs has {:?} to finish", options.grace),
     ));
-    let _ = stop.send(true);
-    let ended = async {
+    let _ = progress.send(Stage::Stopping);
+    let mut ended = std::pin::pin!(async {
         for accepting in accepting {
             let _ = accepting.await;
         }
-    };
+    });
     let in_time = tokio::select! {
-        () = ended => true,
+        () = ended.as_mut() => true,
         () = tokio::time::sleep(options.grace) => false,
         _ = signals.next() => false,
     };
     options.cancel.cancel();
+    let _ = progress.send(Stage::Over);
+    if !in_time {
+        // Commands are told to end, and made to.
+        let _ = tokio::time::timeout(LAST_MOMENTS, ended).await;
+    }
     let told = if in_time { "all work is finished" } else { "some work is left to recovery" };
     app.backend.log(&Line::new("stopped", told));
     Ok(())

@@ -23,7 +23,7 @@ impl SandboxManager {
     /// The open sandboxes of a plan, in the order of their ids; at least one.
     pub fn sandboxes_of_plan(&self, plan: &PlanId) -> Result<Vec<Sandbox>> {
         let mut open = self.store.live_of_plan(plan)?;
-        open.retain(|sandbox| sandbox.state.is_open());
+        open.retain(|sandbox| sandbox.state.is_open() && self.sees(sandbox));
         open.sort_by(|a, b| a.id.cmp(&b.id));
         if open.is_empty() { Err(self.unknown_plan(plan)?) } else { Ok(open) }
     }
@@ -117,7 +117,7 @@ impl SandboxManager {
     }
 
     fn unknown_plan(&self, plan: &PlanId) -> Result<Error> {
-        let live = self.store.sandboxes(false)?;
+        let live = self.list(false)?;
         let mut plans: Vec<String> = live.into_iter().map(|sandbox| sandbox.plan_id.to_string()).collect();
         plans.sort();
         plans.dedup();

@@ -1,5 +1,7 @@
 //! Tokens: made, listed, taken back, and looked at when somebody shows one.
 
+use jiff::Timestamp;
+
 use super::manager::SandboxManager;
 use super::names;
 use crate::access::{Caller, Credential, NewToken, Token, TokenRefusal, TokenScope};
@@ -19,7 +21,8 @@ impl SandboxManager {
             scopes: new.scopes,
             resources: new.resources,
             created_at: now(),
-            expires_at: new.expires_at,
+            // As it is kept, so that what is told now is what is told later.
+            expires_at: new.expires_at.map(whole_microseconds),
             revoked_at: None,
         };
         self.store.insert_token(&token, &credential)?;
@@ -42,6 +45,11 @@ impl SandboxManager {
         revoked.ok_or_else(|| Error::not_found("token", id))
     }
 
+    /// Whether a token that was taken once would be taken now.
+    pub fn is_good(&self, id: &str) -> Result<bool> {
+        Ok(self.store.token(id)?.is_some_and(|(token, _)| still_good(token).is_ok()))
+    }
+
     /// Who shows this token. The outer error is the store's; the inner one says why the token is not taken.
     pub fn authenticate(&self, text: &str) -> Result<std::result::Result<Caller, TokenRefusal>> {
         let shown = match Credential::parse(text) {
@@ -55,6 +63,10 @@ impl SandboxManager {
             None => Err(TokenRefusal::Unknown(shown.id)),
         })
     }
+}
+
+fn whole_microseconds(at: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }
 
 fn still_good(token: Token) -> std::result::Result<Token, TokenRefusal> {

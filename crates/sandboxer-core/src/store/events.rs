@@ -85,7 +85,8 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<LifecycleEvent>> {
         self.read("read events", |c| {
-            let (seq, limit) = (seq as i64, limit as i64);
+            // Numbers that are never given have nothing behind them.
+            let (seq, limit) = (i64::try_from(seq).unwrap_or(i64::MAX), limit as i64);
             match sandbox {
                 Some(id) => {
                     let sql = "SELECT seq, data FROM events

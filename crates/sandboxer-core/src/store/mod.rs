@@ -282,4 +282,6 @@ pub(crate) fn make_private_dir(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod expiry_tests;
 #[cfg(test)]
+mod pages_tests;
+#[cfg(test)]
 mod tests;

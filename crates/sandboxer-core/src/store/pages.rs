@@ -55,7 +55,7 @@ impl Store {
     /// The part of the sandboxes that is asked for, as far as it is seen.
     pub fn page(&self, query: &PageQuery, visibility: &Visibility) -> Result<Page> {
         let behind = match &query.after {
-            Some(id) => Some(self.place(id)?.ok_or_else(|| Error::not_found("sandbox", id.as_str()))?),
+            Some(id) => Some(self.place(id, visibility)?),
             None => None,
         };
         // One more than asked for tells whether there are more.
@@ -76,11 +76,16 @@ impl Store {
         })
     }
 
-    fn place(&self, id: &SandboxId) -> Result<Option<i64>> {
-        self.read("look up a sandbox", |c| {
+    /// Where a sandbox is in the order. One that is not seen is as one that is not there: a page behind it would tell that it is.
+    fn place(&self, id: &SandboxId, visibility: &Visibility) -> Result<i64> {
+        let unknown = || Error::not_found("sandbox", id.as_str());
+        let seen = self.sandbox(id)?.filter(|sandbox| visibility.includes(&sandbox.owner()));
+        let id = seen.ok_or_else(unknown)?.id;
+        let place = self.read("look up a sandbox", |c| {
             let sql = "SELECT seq FROM sandboxes WHERE id = ?1";
             c.prepare_cached(sql)?.query_row([id.as_str()], |row| row.get(0)).optional()
-        })
+        })?;
+        place.ok_or_else(unknown)
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use sandboxer_core::access::TokenScope;
 use sandboxer_core::model::{CommitRequest, History, OnConflict};
 use sandboxer_documents::{CommitDocument, DiffDocument, RollbackDocument, UndoDocument, patch};
 use schemars::JsonSchema;
@@ -146,6 +147,8 @@ pub async fn commit(
     responses((status = 200, description = "It is taken back, and pending again", body = ref("#/components/schemas/UndoDocument"))),
 )]
 pub async fn undo(State(app): State<Arc<App>>, who: Who, named: Named) -> Result<Response, Problem> {
+    // Before anybody looks whether there is something to take back.
+    who.require(TokenScope::Commit, "undo")?;
     app.work(&who, move |manager| {
         let target = named.find(manager, None)?;
         let operation = manager.last_commit(Some(&target.sandbox))?;

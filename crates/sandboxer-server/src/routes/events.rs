@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
@@ -18,7 +18,7 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 use super::fine;
 use super::input::{Asked, Named};
 use crate::app::{App, Who};
-use crate::feed::{self, Fed, Filter};
+use crate::feed::{self, Fed, Filter, News};
 use crate::metrics::Gauge;
 use crate::problem::Problem;
 
@@ -27,6 +27,8 @@ const PAGE: usize = 100;
 const LONGEST_PAGE: usize = 1000;
 /// How often a silent stream shows that it is there.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+/// How often is looked whether the token of a follower is still good.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Which events.
 #[derive(Deserialize)]
@@ -103,7 +105,7 @@ async fn tell(
         })
         .await?;
     match wants_stream(headers) {
-        true => follow(app, filter, after).await,
+        true => follow(app, who, filter, after).await,
         false => page(app, filter, after.unwrap_or(0), limit).await,
     }
 }
@@ -136,8 +138,11 @@ async fn page(app: Arc<App>, filter: Filter, after: u64, limit: usize) -> Result
 /// A follower of the events.
 struct Follower {
     app: Arc<App>,
+    who: Who,
+    /// Until when the token counts as good.
+    good_until: Instant,
     filter: Filter,
-    coming: Receiver<Arc<Fed>>,
+    coming: Receiver<News>,
     /// The last event that was told or passed over.
     seen: u64,
     /// What was read from the store and is not told yet.
@@ -146,14 +151,22 @@ struct Follower {
     behind: bool,
 }
 
-async fn follow(app: Arc<App>, filter: Filter, after: Option<u64>) -> Result<Response, Problem> {
+async fn follow(app: Arc<App>, who: Who, filter: Filter, after: Option<u64>) -> Result<Response, Problem> {
     // Followed before the store is read: what comes in between is then in both, and told once.
     let coming = app.feed.follow();
     let newest = app.look(&Who::Local, |manager| Ok(manager.last_event()?)).await?;
     // A number that was never given would wait for events that come with it.
     let seen = after.unwrap_or(newest).min(newest);
-    let follower =
-        Follower { coming, filter, seen, behind: true, waiting: Vec::new().into_iter(), app: app.clone() };
+    let follower = Follower {
+        coming,
+        filter,
+        seen,
+        behind: true,
+        waiting: Vec::new().into_iter(),
+        app: app.clone(),
+        who,
+        good_until: Instant::now() + LOOK,
+    };
     let events = counted(
         app.clone(),
         stream::unfold(follower, |mut follower| async move {
@@ -182,9 +195,12 @@ fn counted<T>(app: Arc<App>, stream: impl Stream<Item = T> + Send + 'static) -> 
 }
 
 impl Follower {
-    /// The next event that passes; `None` when the server ends.
+    /// The next event that passes; `None` when the server ends, or the token does.
     async fn next(&mut self) -> Option<LifecycleEvent> {
         loop {
+            if self.good_until <= Instant::now() && !self.is_welcome().await {
+                return None;
+            }
             if let Some(fed) = self.waiting.next() {
                 self.seen = fed.event.seq;
                 if self.filter.passes(&fed) {
@@ -208,15 +224,24 @@ impl Follower {
         }
     }
 
+    /// Whether it may still follow: a token that was taken back ends what it began.
+    async fn is_welcome(&mut self) -> bool {
+        self.good_until = Instant::now() + LOOK;
+        let Who::Caller(caller) = &self.who else { return true };
+        let token = caller.token.clone();
+        self.app.look(&Who::Nobody, move |manager| Ok(manager.is_good(&token)?)).await.unwrap_or(false)
+    }
+
     /// The next that comes; nothing where some were missed; the end where the server ends.
-    async fn fed(&mut self) -> Option<Option<Arc<Fed>>> {
+    async fn fed(&mut self) -> Option<News> {
         let received = tokio::select! {
             received = self.coming.recv() => received,
+            () = tokio::time::sleep_until(self.good_until.into()) => return Some(None),
             () = self.app.stopped() => return None,
         };
         match received {
-            Ok(fed) => Some(Some(fed)),
-            Err(RecvError::Lagged(_)) => {
+            Ok(Some(fed)) => Some(Some(fed)),
+            Ok(None) | Err(RecvError::Lagged(_)) => {
                 self.behind = true;
                 Some(None)
             }

@@ -23,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
-use super::input::{Document, Named};
+use super::input::{Document, Named, rel_path};
 use crate::app::{App, Who};
 use crate::metrics::Gauge;
 use crate::problem::Problem;
@@ -33,7 +33,7 @@ const PIECE: usize = 16 << 10;
 /// How many lines may wait for the client before the command has to.
 const LINES: usize = 16;
 /// How long a command has to end once nobody listens.
-const LAST_MOMENTS: Duration = Duration::from_secs(5);
+const LAST_MOMENTS: Duration = Duration::from_secs(3);
 /// The media type: a JSON document a line.
 const LINES_OF_JSON: &str = "application/x-ndjson";
 
@@ -138,6 +138,9 @@ fn check(body: &ExecBody) -> Result<(), Problem> {
     if texts.chain(&body.directory).chain(&body.timeout).any(has_nul) {
         return Err(Problem::usage("a command, its variables and its place have no zero bytes in them"));
     }
+    if let Some(directory) = &body.directory {
+        rel_path(directory.as_bytes())?;
+    }
     match body.env.keys().find(|name| name.is_empty() || name.contains('=')) {
         Some(name) => Err(Problem::usage(format!("{name:?} is no name for a variable"))),
         None => Ok(()),
@@ -183,7 +186,7 @@ async fn run(app: &App, mut child: Child, lines: mpsc::Sender<Bytes>) {
     tokio::select! {
         () = hand_on => {}
         () = lines.closed() => end(&mut child).await,
-        () = app.stopped() => end(&mut child).await,
+        () = app.over() => end(&mut child).await,
     }
     if let Ok(status) = child.wait().await {
         use std::os::unix::process::ExitStatusExt;
@@ -259,6 +262,10 @@ mod tests {
         let odd = |json: &str| check(&serde_json::from_str(json).unwrap()).is_err();
         assert!(
             odd(r#"{"command": []}"#) && odd(r#"{"command": [""]}"#) && odd(r#"{"command": ["a\u0000"]}"#)
+        );
+        assert!(
+            odd(r#"{"command": ["a"], "directory": "../.."}"#)
+                && odd(r#"{"command": ["a"], "directory": "/"}"#)
         );
         assert!(odd(r#"{"command": ["a"], "env": {"A=B": ""}}"#) && !odd(r#"{"command": ["a"]}"#));
         assert!(serde_json::from_str::<ExecBody>(r#"{"command": ["a"], "shell": true}"#).is_err());

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -9,11 +10,13 @@ use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
+use sandboxer_core::access::TokenScope;
 use sandboxer_core::model::{DiffKind, RelPath};
 use sandboxer_core::service::SandboxManager;
-use sandboxer_documents::PathText;
+use sandboxer_documents::{Kind, PathText};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use super::answer;
@@ -62,19 +65,27 @@ pub async fn read(
     uri: Uri,
     Asked(query): Asked<FileQuery>,
 ) -> Result<Response, Problem> {
+    who.require(TokenScope::Read, "read")?;
     let (named, path) = address(&uri)?;
     let (pieces, mut coming) = mpsc::channel::<io::Result<Bytes>>(PIECES);
     let (begun, beginning) = oneshot::channel();
     let reader = app.clone();
-    // Reads on while the client takes it; a client that goes away ends it with the next piece.
+    let mut sink = Pieces {
+        pieces,
+        begun: Some(begun),
+        buffer: Vec::with_capacity(PIECE),
+        patience: app.limits.body_time,
+        runtime: Handle::current(),
+    };
+    // Reads on while the client takes it; a client that goes away ends it with the next piece. A thread waits with each of them: never all threads.
     tokio::spawn(async move {
         let read = move |manager: &SandboxManager| {
-            let target = named.find(manager, query.workspace.as_deref())?;
-            let mut sink = Pieces { pieces, begun: Some(begun), buffer: Vec::with_capacity(PIECE) };
-            let done = manager.read_to(&target, &path, &mut sink).map_err(Problem::from);
+            let found = named.find(manager, query.workspace.as_deref());
+            let done = found.and_then(|target| Ok(manager.read_to(&target, &path, &mut sink)?));
             sink.finish(done);
             Ok(())
         };
+        let _place = reader.reading().await;
         reader.look(&who, read).await
     });
     match beginning.await {
@@ -83,7 +94,11 @@ pub async fn read(
             Ok(([(header::CONTENT_TYPE, "application/octet-stream")], body).into_response())
         }
         Ok(Err(problem)) => Err(problem),
-        Err(_) => Err(Problem::usage("there is no such sandbox or workspace")),
+        Err(_) => Err(Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            Kind::Error,
+            "the server failed at this request; its log says more",
+        )),
     }
 }
 
@@ -92,6 +107,9 @@ struct Pieces {
     pieces: mpsc::Sender<io::Result<Bytes>>,
     begun: Option<oneshot::Sender<Result<(), Problem>>>,
     buffer: Vec<u8>,
+    /// How long the client may take for one piece.
+    patience: Duration,
+    runtime: Handle,
 }
 
 impl Pieces {
@@ -100,14 +118,23 @@ impl Pieces {
             let _ = begun.send(Ok(()));
         }
         let piece = Bytes::from(std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE)));
-        self.pieces.blocking_send(Ok(piece)).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        // The timer wants to be made where the runtime is.
+        let sent = async { tokio::time::timeout(self.patience, self.pieces.send(Ok(piece))).await };
+        match self.runtime.block_on(sent) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(io::ErrorKind::BrokenPipe.into()),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
     }
 
     fn finish(mut self, done: Result<u64, Problem>) {
         match (done, self.begun.take()) {
             (Err(problem), Some(begun)) => drop(begun.send(Err(problem))),
             // It has begun: all that is left is to break it off, so that nobody takes it for whole.
-            (Err(_), None) => drop(self.pieces.blocking_send(Err(io::ErrorKind::UnexpectedEof.into()))),
+            (Err(_), None) => {
+                let broken = self.pieces.send(Err(io::ErrorKind::UnexpectedEof.into()));
+                drop(self.runtime.block_on(async { tokio::time::timeout(self.patience, broken).await }));
+            }
             (Ok(_), begun) => {
                 self.begun = begun;
                 let _ = self.send();
@@ -151,6 +178,7 @@ pub async fn write(
     request: Request,
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
+    who.require(TokenScope::Work, "write")?;
     require_type(&parts.headers, "application/octet-stream")?;
     let (named, path) = address(&parts.uri)?;
     let content = whole(&app, body, app.limits.file).await?;

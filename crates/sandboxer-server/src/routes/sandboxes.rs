@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use sandboxer_core::access::TokenScope;
+use sandboxer_core::access::{Caller, TokenScope};
 use sandboxer_core::config::parse_ttl;
 use sandboxer_core::environment::{SandboxCreateRequest, SandboxStatus};
 use sandboxer_core::model::{PlanId, SandboxId};
@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 
 use super::input::{Asked, Document, Named};
 use super::{answer, fine};
-use crate::app::{App, Who};
+use crate::app::{App, Who, finished};
 use crate::problem::Problem;
 
 /// The longest key of a request.
@@ -173,7 +173,7 @@ async fn begun(
 }
 
 fn told(made: Result<Result<Created, Problem>, tokio::task::JoinError>) -> Result<Response, Problem> {
-    let made = made.unwrap_or_else(|_| Err(Problem::usage("the server failed at this request")))?;
+    let made = finished(made)?;
     let status = if made.created { StatusCode::CREATED } else { StatusCode::OK };
     located(status, &SandboxDocument::new(&made.sandbox, made.created, &made.message), &made.sandbox)
 }
@@ -208,13 +208,44 @@ fn check_inputs(who: &Who, request: &SandboxCreateRequest) -> Result<(), Problem
     let Who::Caller(caller) = who else { return Ok(()) };
     who.require(TokenScope::Work, "create")?;
     match request.inputs.values().find(|location| !caller.may_isolate(location)) {
-        Some(location) => Err(Problem::refused(format!(
-            "{} may not isolate {location:?}: its token {} is for {}",
-            caller.principal,
-            caller.token,
-            caller.resources.join(", ")
-        ))),
+        Some(location) => Err(outside(caller, location)),
         None => Ok(()),
+    }
+}
+
+fn outside(caller: &Caller, location: &str) -> Problem {
+    Problem::refused(format!(
+        "{} may not isolate {location:?}: its token {} is for {}",
+        caller.principal,
+        caller.token,
+        caller.resources.join(", ")
+    ))
+}
+
+/// The same of where links lead, before anything there is read: a link must not tell what is outside either.
+fn check_links(who: &Who, inputs: &[Input]) -> Result<(), Problem> {
+    let Who::Caller(caller) = who else { return Ok(()) };
+    let inside = |location: &str| {
+        let end = where_it_leads(Path::new(location));
+        end.is_some_and(|end| end.to_str().is_some_and(|end| caller.may_isolate(end)))
+    };
+    let mut paths = inputs.iter().map(|input| &input.location).filter(|location| location.starts_with('/'));
+    paths.find(|location| !inside(location)).map_or(Ok(()), |location| Err(outside(caller, location)))
+}
+
+/// A path without links, as far as there is something; nothing where a link leads nowhere.
+fn where_it_leads(path: &Path) -> Option<PathBuf> {
+    let mut missing = Vec::new();
+    let mut at = path;
+    loop {
+        match at.canonicalize() {
+            Ok(found) => return Some(missing.iter().rev().fold(found, |path, name| path.join(name))),
+            Err(_) if at.symlink_metadata().is_ok() => return None,
+            Err(_) => {
+                missing.push(at.file_name()?);
+                at = at.parent()?;
+            }
+        }
     }
 }
 
@@ -248,6 +279,7 @@ fn make(app: &App, who: &Who, request: &SandboxCreateRequest, key: String) -> Re
         return Err(Problem::usage("a sandbox needs at least one input")
             .hint("\"inputs\": {\"repo\": \"/srv/repo\"}"));
     };
+    check_links(who, &inputs)?;
     let manager = who.manager(&app.backend.manager_at(&start(first))?);
     let mut environment = app.backend.environment(request)?;
     environment.idempotency_key = Some(key);
@@ -270,6 +302,9 @@ fn input((name, location): (&String, &String)) -> Result<Input, Problem> {
     if !location.starts_with('/') && !is_url(location) {
         let message = format!("input {name:?}: {location:?} is neither an absolute path nor a URL");
         return Err(Problem::usage(message).hint("a path is one on the server's machine"));
+    }
+    if location.contains('\0') {
+        return Err(Problem::usage(format!("input {name:?}: a place has no zero bytes in it")));
     }
     Ok(Input { name: Some(name.clone()), location: location.clone(), properties: Default::default() })
 }

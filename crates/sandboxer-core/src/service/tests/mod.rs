@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod abandon;
+mod access;
 mod adopt;
 mod budget;
 mod checkpoint;
