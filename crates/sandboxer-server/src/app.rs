@@ -1,7 +1,8 @@
 //! What every request shares.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use sandboxer_core::access::{Caller, ProjectAccess, TokenScope};
 use sandboxer_core::service::SandboxManager;
@@ -11,6 +12,9 @@ use crate::backend::Backend;
 use crate::feed::Feed;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
+
+/// For how long what was asked about a token holds for those who follow with it.
+const FRESH: Duration = Duration::from_millis(900);
 
 /// How much a client may send, and how long it may take.
 #[derive(Clone, Debug)]
@@ -49,6 +53,8 @@ pub struct App {
     pub hosts: Vec<String>,
     /// How far the server is.
     pub stage: watch::Receiver<Stage>,
+    /// Whether the tokens of followers are still good, and when that was asked.
+    good: Mutex<HashMap<String, (Instant, bool)>>,
     heavy: Arc<Semaphore>,
     readers: Arc<Semaphore>,
 }
@@ -138,7 +144,8 @@ impl App {
     ) -> Self {
         let heavy = Arc::new(Semaphore::new(limits.at_once));
         let readers = Arc::new(Semaphore::new(limits.at_once));
-        Self { feed: Feed::new(), metrics: Metrics::default(), backend, limits, hosts, stage, heavy, readers }
+        let (feed, metrics, good) = (Feed::new(), Metrics::default(), Mutex::default());
+        Self { feed, metrics, good, backend, limits, hosts, stage, heavy, readers }
     }
 
     /// Returns when the server is about to end.
@@ -154,6 +161,27 @@ impl App {
     async fn reached(&self, wanted: Stage) {
         // A sender that is gone is an end, too.
         let _ = self.stage.clone().wait_for(|stage| *stage >= wanted).await;
+    }
+
+    /// Whether a token that was taken is still good: asked once a second, however many follow with it.
+    pub async fn is_good(self: &Arc<Self>, token: &str) -> bool {
+        let before = self.tokens().get(token).copied();
+        match before {
+            Some((asked, good)) if asked.elapsed() < FRESH => return good,
+            // Who comes while the store is asked takes the answer of before.
+            _ => {
+                self.tokens().insert(token.to_owned(), (Instant::now(), before.is_none_or(|(_, good)| good)))
+            }
+        };
+        let asked = token.to_owned();
+        let found = self.look(&Who::Nobody, move |manager| Ok(manager.is_good(&asked)?)).await;
+        let good = found.unwrap_or(false);
+        self.tokens().insert(token.to_owned(), (Instant::now(), good));
+        good
+    }
+
+    fn tokens(&self) -> MutexGuard<'_, HashMap<String, (Instant, bool)>> {
+        self.good.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A place among those whom files are read for: their clients may be slow, and a thread waits for each.

@@ -23,4 +23,5 @@ pub use backend::Backend;
 pub use listen::{Listen, handed_over};
 pub use lock::ServeLock;
 pub use log::Line;
+pub use routes::exec::HANDED_VARIABLES;
 pub use serve::{Options, serve};

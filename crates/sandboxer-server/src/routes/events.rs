@@ -228,8 +228,7 @@ impl Follower {
     async fn is_welcome(&mut self) -> bool {
         self.good_until = Instant::now() + LOOK;
         let Who::Caller(caller) = &self.who else { return true };
-        let token = caller.token.clone();
-        self.app.look(&Who::Nobody, move |manager| Ok(manager.is_good(&token)?)).await.unwrap_or(false)
+        self.app.is_good(&caller.token).await
     }
 
     /// The next that comes; nothing where some were missed; the end where the server ends.

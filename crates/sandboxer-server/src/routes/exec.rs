@@ -37,6 +37,9 @@ const LAST_MOMENTS: Duration = Duration::from_secs(3);
 /// The media type: a JSON document a line.
 const LINES_OF_JSON: &str = "application/x-ndjson";
 
+/// The variable in which `sandbox exec` is handed the variables of a command, as a JSON object.
+pub const HANDED_VARIABLES: &str = "SANDBOXER_EXEC_ENV";
+
 /// A command.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -157,8 +160,9 @@ fn start(app: &App, selector: &str, body: &ExecBody) -> Result<Child, Problem> {
     if let Some(timeout) = &body.timeout {
         command.arg(format!("--timeout={timeout}"));
     }
-    for (name, value) in &body.env {
-        command.arg(format!("--env={name}={value}"));
+    // Not as arguments, which everybody on the machine can read; nor as variables of the program itself, which some of them would take over.
+    if let Ok(variables) = serde_json::to_string(&body.env) {
+        command.env(HANDED_VARIABLES, variables);
     }
     command.arg("--").args(&body.command);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

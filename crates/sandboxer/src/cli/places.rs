@@ -115,6 +115,13 @@ pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
+/// The variables of a command that a server has handed over, each `NAME=VALUE`: see [`sandboxer_server::HANDED_VARIABLES`].
+pub fn handed_variables() -> Vec<OsString> {
+    let text = variable(sandboxer_server::HANDED_VARIABLES).unwrap_or_default();
+    let handed: BTreeMap<String, String> = serde_json::from_str(&text).unwrap_or_default();
+    handed.into_iter().map(|(name, value)| format!("{name}={value}").into()).collect()
+}
+
 fn text_variable(name: &str) -> Option<(String, String)> {
     variable(name).map(|value| (name.to_owned(), value))
 }

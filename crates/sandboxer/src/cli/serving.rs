@@ -97,8 +97,11 @@ impl Backend for Serving {
         {
             command.arg("--config").arg(config);
         }
-        // Where the server was started is nobody's project.
+        // Where the server was started is nobody's project, and what was handed to it nobody else's.
         command.current_dir("/");
+        for name in ["SANDBOXER_SERVER", "SANDBOXER_TOKEN", "LISTEN_PID", "LISTEN_FDS"] {
+            command.env_remove(name);
+        }
         command
     }
 

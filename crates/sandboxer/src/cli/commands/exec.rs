@@ -11,6 +11,7 @@ use crate::cli::contain::told::ContainedDocument;
 use crate::cli::contain::{self, Asked, Begun, ContainArgs, Done, Work};
 use crate::cli::environments;
 use crate::cli::error::{CliError, Kind};
+use crate::cli::places::handed_variables;
 use crate::cli::session::{App, Session};
 use crate::cli::{Outcome, exit};
 
@@ -51,7 +52,8 @@ struct Document<'a> {
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
-    let asked = args.contain.read()?;
+    let mut asked = args.contain.read()?;
+    asked.env.extend(handed_variables());
     let entered = Entered::new(app, &args.target.id, &asked).map_err(ours)?;
     entered.work(app, &asked, &args.command, args.directory.as_deref(), |_| {})
 }
