@@ -328,6 +328,11 @@ fn requests_that_make_no_sense_are_told_so() {
     for odd in ["{", "[]", "null", "\"x\"", "{}", "{\"profile\": 1}"] {
         client.send("POST", "/v1/sandboxes", &json, odd.as_bytes()).problem(400);
     }
+    client.made(&with(request.clone(), json!({"name": "own"})));
+    for body in ["[]", "[null, null]", "null", " [1]", "{\"a\": 1}"] {
+        client.send("POST", "/v1/sandboxes/own/checkpoints", &json, body.as_bytes()).problem(400);
+        client.send("POST", "/v1/sandboxes/own/rollback", &json, body.as_bytes()).problem(400);
+    }
     for (odd, status) in [
         (with(request.clone(), json!({"colour": "red"})), 400),
         (with(request.clone(), json!({"profile": "profile.nope"})), 404),
