@@ -358,3 +358,22 @@ fn requests_that_make_no_sense_are_told_so() {
         client.get(path).problem(404);
     }
 }
+
+#[test]
+fn the_policy_of_a_project_holds_for_clients_too() {
+    let world = World::new();
+    world.file("policy.yaml", "paths: [\"src/**\"]\n");
+    let config = format!("commit:\n  policy: {}\n", world.path("policy.yaml").display());
+    world.file("project/sandboxer.yaml", config);
+    world.ok(&["trust", "."]);
+    let server = Server::start(&world);
+    let client = server.local();
+    client.made(&with(wanted("web", &world.project()), json!({"name": "try"})));
+    client.put("/v1/sandboxes/try/files/hello.txt", b"changed").ok(200);
+    client.put("/v1/sandboxes/try/files/src/main.rs", b"changed").ok(200);
+    let refused = client.post("/v1/sandboxes/try/commit", &json!({"accept_flags": true})).problem(403);
+    assert!(refused.to_string().contains("paths=src/**"), "{refused}");
+    assert_eq!(world.text("project/hello.txt"), "hello\nworld\n");
+    client.post("/v1/sandboxes/try/commit", &json!({"paths": ["src"]})).ok(200);
+    assert_eq!(world.text("project/src/main.rs"), "changed");
+}
