@@ -4,7 +4,7 @@
 readonly PYPI_AWAY='NewConnectionError|ConnectTimeout|ReadTimeout|ProxyError|name resolution|Network is unreachable|Connection refused'
 
 # What is installed for whom.
-readonly REQUIREMENTS=(examples/strategies/*/requirements.txt tests/clients/requirements.txt)
+readonly REQUIREMENTS=(examples/strategies/*/requirements.txt tests/clients/requirements.txt tests/api/requirements.txt)
 
 # Where the environment is: one for each list of packages, under target/python.
 environment_root() {
@@ -73,4 +73,5 @@ python_parts() {
         run_part "example $(basename "$directory")" python_suite "$python" "$directory"
     done
     run_part "database clients" python_suite "$python" tests/clients
+    run_part api python_suite "$python" tests/api
 }

@@ -117,8 +117,8 @@ impl Who {
     pub fn manager(&self, manager: &SandboxManager) -> SandboxManager {
         match self {
             Self::Local => manager.clone(),
-            Self::Caller(caller) => manager.permitted_by(Arc::new(ProjectAccess::new((**caller).clone()))),
-            Self::Nobody => manager.permitted_by(Arc::new(ProjectAccess::new(Caller::nobody()))),
+            Self::Caller(caller) => manager.permitted_by(Arc::new(ProjectAccess::new(caller.clone()))),
+            Self::Nobody => manager.permitted_by(Arc::new(ProjectAccess::new(Arc::new(Caller::nobody())))),
         }
     }
 
@@ -188,6 +188,15 @@ impl App {
     pub async fn reading(&self) -> Option<OwnedSemaphorePermit> {
         // Closed is what it never is.
         self.readers.clone().acquire_owned().await.ok()
+    }
+
+    /// Reads a row or two, here and now: less than another thread would take to wake up.
+    pub fn glance<T>(
+        &self,
+        who: &Who,
+        work: impl FnOnce(&SandboxManager) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        work(&who.manager(self.backend.manager()))
     }
 
     /// Runs something short that may wait for the disk, as far as `who` may.

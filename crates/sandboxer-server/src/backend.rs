@@ -1,6 +1,6 @@
 //! What the program around the server supplies.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use sandboxer_core::environment::{Catalogue, SandboxCreateRequest};
@@ -24,8 +24,14 @@ pub trait Backend: Send + Sync + 'static {
     /// Profiles, extensions and hosts.
     fn catalogue(&self) -> Result<Catalogue, Told>;
 
-    /// What a commit is held to: the configuration's rules, then these; `accept_flags` lets flagged paths pass.
-    fn rules(&self, conditions: &[String], accept_flags: bool) -> Result<CommitRules, Told>;
+    /// What a commit to these places is held to: the rules of the configuration and of the projects that are there, then these; `accept_flags` lets
+    /// flagged paths pass.
+    fn rules(
+        &self,
+        places: &[PathBuf],
+        conditions: &[String],
+        accept_flags: bool,
+    ) -> Result<CommitRules, Told>;
 
     /// The program itself, on the same state, ready for the arguments of a command.
     fn program(&self) -> Command;

@@ -34,10 +34,7 @@ pub async fn pass(
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str).to_owned();
-    let admitted = match admit(&app, &peer, &request) {
-        Ok(shown) => recognise(&app, shown).await,
-        Err(problem) => Err(problem),
-    };
+    let admitted = admit(&app, &peer, &request).and_then(|shown| recognise(&app, shown));
     let (name, response) = match admitted {
         Ok(who) => {
             let name = who.name().to_owned();
@@ -148,12 +145,12 @@ fn shown(peer: &Peer, request: &Request) -> Result<Shown, Problem> {
     token.map(|token| Shown::Token(token.trim().to_owned())).ok_or_else(odd)
 }
 
-async fn recognise(app: &Arc<App>, shown: Shown) -> Result<Who, Problem> {
+fn recognise(app: &App, shown: Shown) -> Result<Who, Problem> {
     let token = match shown {
         Shown::Who(who) => return Ok(who),
         Shown::Token(token) => token,
     };
-    let found = app.look(&Who::Nobody, move |manager| Ok(manager.authenticate(&token)?)).await?;
+    let found = app.glance(&Who::Nobody, |manager| Ok(manager.authenticate(&token)?))?;
     found.map(|caller| Who::Caller(Arc::new(caller))).map_err(|refusal| unauthorized(refusal.to_string()))
 }
 

@@ -62,7 +62,7 @@ use crate::routes::sandboxes::{EndedDocument, ExtendBody, RecreateBody, Sandboxe
 struct Operations;
 
 /// What any operation may be answered with instead.
-const PROBLEMS: [(&str, &str); 11] = [
+const PROBLEMS: [(&str, &str); 15] = [
     ("400", "The request makes no sense"),
     ("401", "No token, or one that is not taken"),
     ("403", "Somebody may not, or a rule says no"),
@@ -71,8 +71,12 @@ const PROBLEMS: [(&str, &str); 11] = [
     ("408", "The body did not come in time"),
     ("409", "The original has changed meanwhile"),
     ("413", "The body is too long"),
+    ("414", "The address is too long"),
     ("415", "A body of another type"),
     ("422", "It makes sense, and cannot be done here"),
+    ("431", "The headers are too long"),
+    ("500", "The server failed; its log says more"),
+    ("502", "A plugin failed"),
     ("503", "Somebody else is at it; try again"),
 ];
 

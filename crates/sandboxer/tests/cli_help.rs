@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use common::World;
 
-const COMMANDS: [&str; 41] = [
+const COMMANDS: [&str; 43] = [
     "run",
     "exec",
     "shell",
@@ -40,6 +40,8 @@ const COMMANDS: [&str; 41] = [
     "gc",
     "reconcile",
     "adopt",
+    "serve",
+    "token",
     "trust",
     "strategies",
     "types",
@@ -70,6 +72,9 @@ fn help_of_every_command() {
     insta::assert_snapshot!("help", help);
     for command in COMMANDS {
         insta::assert_snapshot!(format!("help_{command}"), world.ok(&[command, "--help"]));
+    }
+    for what in ["create", "list", "revoke"] {
+        insta::assert_snapshot!(format!("help_token_{what}"), world.ok(&["token", what, "--help"]));
     }
 }
 

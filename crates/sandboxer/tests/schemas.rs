@@ -20,18 +20,25 @@ fn schema(name: &str) -> Value {
     schemas().into_iter().find(|(file, _)| *file == name).unwrap().1.to_value()
 }
 
+/// Every file in `schemas/`: its name, and what it has to hold.
+fn files() -> Vec<(&'static str, String)> {
+    let text = |schema| serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    let types = schemas().into_iter().map(|(name, schema)| (name, text(schema)));
+    types.chain([("openapi.json", World::new().ok(&["serve", "--openapi"]))]).collect()
+}
+
 #[test]
 fn the_files_are_those_of_the_types() {
     let directory = repository().join("schemas");
-    for (name, schema) in schemas() {
-        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    let files = files();
+    for (name, text) in &files {
         if std::env::var_os("SANDBOXER_UPDATE_SCHEMAS").is_some() {
-            fs::write(directory.join(name), &text).unwrap();
+            fs::write(directory.join(name), text).unwrap();
         }
         let there = fs::read_to_string(directory.join(name)).unwrap_or_default();
-        assert!(there == text, "schemas/{name} is stale: run this with SANDBOXER_UPDATE_SCHEMAS=1");
+        assert!(there == *text, "schemas/{name} is stale: run this with SANDBOXER_UPDATE_SCHEMAS=1");
     }
-    let known: Vec<&str> = schemas().iter().map(|(name, _)| *name).collect();
+    let known: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
     for entry in fs::read_dir(&directory).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         assert!(known.contains(&name.as_str()), "schemas/{name} is of no type");

@@ -328,6 +328,11 @@ fn requests_that_make_no_sense_are_told_so() {
     for odd in ["{", "[]", "null", "\"x\"", "{}", "{\"profile\": 1}"] {
         client.send("POST", "/v1/sandboxes", &json, odd.as_bytes()).problem(400);
     }
+    client.made(&with(request.clone(), json!({"name": "own"})));
+    for body in ["[]", "[null, null]", "null", " [1]", "{\"a\": 1}"] {
+        client.send("POST", "/v1/sandboxes/own/checkpoints", &json, body.as_bytes()).problem(400);
+        client.send("POST", "/v1/sandboxes/own/rollback", &json, body.as_bytes()).problem(400);
+    }
     for (odd, status) in [
         (with(request.clone(), json!({"colour": "red"})), 400),
         (with(request.clone(), json!({"profile": "profile.nope"})), 404),
@@ -352,4 +357,23 @@ fn requests_that_make_no_sense_are_told_so() {
     for path in ["/", "/v1", "/v1/nothing", "/v1/sandboxes/try/nothing", "/v2/sandboxes"] {
         client.get(path).problem(404);
     }
+}
+
+#[test]
+fn the_policy_of_a_project_holds_for_clients_too() {
+    let world = World::new();
+    world.file("policy.yaml", "paths: [\"src/**\"]\n");
+    let config = format!("commit:\n  policy: {}\n", world.path("policy.yaml").display());
+    world.file("project/sandboxer.yaml", config);
+    world.ok(&["trust", "."]);
+    let server = Server::start(&world);
+    let client = server.local();
+    client.made(&with(wanted("web", &world.project()), json!({"name": "try"})));
+    client.put("/v1/sandboxes/try/files/hello.txt", b"changed").ok(200);
+    client.put("/v1/sandboxes/try/files/src/main.rs", b"changed").ok(200);
+    let refused = client.post("/v1/sandboxes/try/commit", &json!({"accept_flags": true})).problem(403);
+    assert!(refused.to_string().contains("paths=src/**"), "{refused}");
+    assert_eq!(world.text("project/hello.txt"), "hello\nworld\n");
+    client.post("/v1/sandboxes/try/commit", &json!({"paths": ["src"]})).ok(200);
+    assert_eq!(world.text("project/src/main.rs"), "changed");
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
+use std::sync::Arc;
 
 use super::{Token, TokenScope, Visibility};
 use crate::contract::PermissionService;
@@ -65,12 +66,12 @@ impl Caller {
 /// The permissions of one caller.
 #[derive(Clone, Debug)]
 pub struct ProjectAccess {
-    caller: Caller,
+    caller: Arc<Caller>,
 }
 
 impl ProjectAccess {
     /// Of this caller.
-    pub fn new(caller: Caller) -> Self {
+    pub fn new(caller: Arc<Caller>) -> Self {
         Self { caller }
     }
 
@@ -151,13 +152,13 @@ mod tests {
     use super::*;
 
     fn access(scope: TokenScope, resources: &[&str]) -> ProjectAccess {
-        ProjectAccess::new(Caller {
+        ProjectAccess::new(Arc::new(Caller {
             principal: "ann".into(),
             consumer: Consumer { actor_type: "agt".into(), project: "web".into() },
             scopes: scope.closure(),
             resources: resources.iter().map(|&root| root.into()).collect(),
             token: "abc".into(),
-        })
+        }))
     }
 
     #[test]

@@ -209,7 +209,8 @@ impl SandboxManager {
     ) -> Result<Option<Created>> {
         let mut sandbox = Sandbox { id: SandboxId::generate(), ..wanted.clone() };
         let operation = new_operation(&sandbox.id, "create", json!({}));
-        let in_the_way = |other: &Sandbox| overlaps(other, wanted);
+        // Whoever works on a plan commits it as one: nobody gets into a plan that they do not see all of.
+        let in_the_way = |other: &Sandbox| !self.sees(other) || overlaps(other, wanted);
         match self.store.reserve_within(limits, &sandbox, naming, &operation, &in_the_way)? {
             Reservation::Made(name) => sandbox.name = name,
             Reservation::KeyTaken(holder) => {

@@ -1,5 +1,6 @@
 //! What differs, made real or thrown away.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -123,8 +124,10 @@ pub async fn commit(
     };
     let backend = app.backend.clone();
     app.work(&who, move |manager| {
-        let rules = backend.rules(&body.conditions, body.accept_flags)?;
         let target = named.find(manager, body.workspace.as_deref())?;
+        let places = target.workspaces.iter().filter_map(|workspace| workspace.resource.path());
+        let places: Vec<PathBuf> = places.map(Path::to_path_buf).collect();
+        let rules = backend.rules(&places, &body.conditions, body.accept_flags)?;
         let committed = match body.dry_run {
             true => manager.try_commit(&target, &request, &rules),
             false => manager.commit(&target, &request, &rules),

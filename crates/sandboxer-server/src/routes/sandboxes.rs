@@ -105,11 +105,10 @@ pub async fn list(
     responses((status = 200, description = "It", body = ref("#/components/schemas/SandboxStatus"))),
 )]
 pub async fn get(State(app): State<Arc<App>>, who: Who, named: Named) -> Result<Response, Problem> {
-    app.look(&who, move |manager| {
+    app.glance(&who, |manager| {
         let target = manager.find_any(&named.id)?;
         fine(&SandboxDocument::of(&target.sandbox))
     })
-    .await
 }
 
 /// Make a sandbox, or get the one that the same request made before

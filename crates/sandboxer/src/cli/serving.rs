@@ -51,6 +51,11 @@ impl Serving {
         }
     }
 
+    /// The settings of the project that is at `start`.
+    fn settings_at(&self, start: &Path) -> Result<Settings, Told> {
+        Ok(config::load(&self.places.layers(start), &TrustStore::new(&self.places.home))?)
+    }
+
     fn told(&self, what: &'static str, message: impl Into<String>) {
         self.log(&Line::new(what, message));
     }
@@ -66,8 +71,7 @@ impl Backend for Serving {
     }
 
     fn manager_at(&self, start: &Path) -> Result<SandboxManager, Told> {
-        let settings = config::load(&self.places.layers(start), &TrustStore::new(&self.places.home))?;
-        Ok(open(&self.places, settings, &self.cancel)?)
+        Ok(open(&self.places, self.settings_at(start)?, &self.cancel)?)
     }
 
     fn environment(&self, request: &SandboxCreateRequest) -> Result<EnvironmentRequest, Told> {
@@ -85,8 +89,20 @@ impl Backend for Serving {
         Ok(wiring::catalogue(self.places.catalogue())?)
     }
 
-    fn rules(&self, conditions: &[String], accept_flags: bool) -> Result<CommitRules, Told> {
-        Ok(RuleArgs::new(conditions, accept_flags).read(&self.settings)?)
+    fn rules(
+        &self,
+        places: &[PathBuf],
+        conditions: &[String],
+        accept_flags: bool,
+    ) -> Result<CommitRules, Told> {
+        let mut settings = self.settings.clone();
+        for place in places {
+            let of_project = self.settings_at(place)?.policies;
+            let new: Vec<_> =
+                of_project.into_iter().filter(|file| !settings.policies.contains(file)).collect();
+            settings.policies.extend(new);
+        }
+        Ok(RuleArgs::new(conditions, accept_flags).read(&settings)?)
     }
 
     fn program(&self) -> Command {

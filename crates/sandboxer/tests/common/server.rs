@@ -101,7 +101,7 @@ impl Server {
             if let Some(status) = self.child.try_wait().unwrap() {
                 panic!("the server ended with {status}: {}", self.log());
             }
-            self.said("listening").first().is_some()
+            !self.said("listening").is_empty()
         });
     }
 

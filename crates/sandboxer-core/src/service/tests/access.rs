@@ -22,7 +22,7 @@ fn caller(manager: &SandboxManager, principal: &str, resource: &Path) -> Caller 
 
 /// The use cases as far as they are that principal's.
 fn of(manager: &SandboxManager, principal: &str, resource: &Path) -> SandboxManager {
-    manager.permitted_by(Arc::new(ProjectAccess::new(caller(manager, principal, resource))))
+    manager.permitted_by(Arc::new(ProjectAccess::new(Arc::new(caller(manager, principal, resource)))))
 }
 
 fn request_of(resource: &Path) -> CreateRequest {
