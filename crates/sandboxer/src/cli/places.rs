@@ -115,6 +115,26 @@ pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
+/// The server that was typed, or else named in the environment; nothing where the name is empty.
+pub fn server(typed: Option<&str>) -> Result<Option<String>, CliError> {
+    let named = match (typed, std::env::var_os("SANDBOXER_SERVER")) {
+        (Some(typed), _) => Some(typed.to_owned()),
+        // To take it for unset would be to do on this machine what was meant for another.
+        (None, Some(name)) => Some(name.into_string().map_err(|_| {
+            CliError::usage("the variable SANDBOXER_SERVER is no text").hint("unix:PATH, or a URL")
+        })?),
+        (None, None) => None,
+    };
+    Ok(named.filter(|name| !name.is_empty()))
+}
+
+/// The token for a server, as the environment has it; an empty one counts as unset.
+pub fn token() -> Option<String> {
+    let token = std::env::var_os("SANDBOXER_TOKEN").filter(|token| !token.is_empty())?;
+    // What is no text is no token, and is refused as such, without repeating it.
+    Some(token.into_string().unwrap_or_else(|_| "\u{fffd}".to_owned()))
+}
+
 fn text_variable(name: &str) -> Option<(String, String)> {
     variable(name).map(|value| (name.to_owned(), value))
 }

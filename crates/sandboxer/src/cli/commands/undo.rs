@@ -1,6 +1,6 @@
 use sandboxer::wiring;
 use sandboxer_core::Error;
-use sandboxer_core::service::{Operation, Sandbox, SandboxState, Undone};
+use sandboxer_core::service::{Operation, Sandbox, SandboxState, TargetCommit};
 use sandboxer_documents::conflicts::Attempt;
 use sandboxer_documents::{Summary, UndoDocument};
 
@@ -45,7 +45,9 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     if app.ui.json {
         app.ui.document(&UndoDocument::new(&undone))?;
     } else {
-        tell(&mut app.ui, &undone, is_pending_again(&session, &operation)?)?;
+        let line = sentence(&undone.sandbox.name, &operation.kind, operation.id.as_str(), &undone.commit);
+        let pending = is_pending_again(&session, &operation)?;
+        tell(&mut app.ui, &undone.sandbox.name, &line, &undone.commit, pending)?;
     }
     Ok(exit_code(&undone.commit))
 }
@@ -155,32 +157,34 @@ fn is_in_effect(operation: &Operation) -> bool {
     operation.kind == "commit" && is_done(operation) && did_something && !only_a_branch
 }
 
-fn tell(ui: &mut Ui, undone: &Undone, pending: bool) -> Result<(), CliError> {
-    ui.line(sentence(undone))?;
+/// What was taken back, for people.
+pub fn tell(
+    ui: &mut Ui,
+    sandbox: &str,
+    sentence: &str,
+    commit: &TargetCommit,
+    pending: bool,
+) -> Result<(), CliError> {
+    ui.line(sentence)?;
     ui.flush()?;
-    tell_notices(ui, &undone.commit);
-    let name = shell_word(&undone.sandbox.name);
+    tell_notices(ui, commit);
+    let name = shell_word(sandbox);
     if pending {
         ui.next("its changes are pending again:", &format!("sandbox diff {name}"));
     } else {
         ui.next(
             "what it had taken back is committed again; take that back:",
-            &format!("sandbox undo {}", undone.commit.op_id),
+            &format!("sandbox undo {}", commit.op_id),
         );
     }
     Ok(())
 }
 
 /// What was taken back: counted as it was done, not as it was undone.
-fn sentence(undone: &Undone) -> String {
-    let entries = undone.commit.workspaces.iter().flat_map(|(_, result)| &result.entries);
+pub fn sentence(sandbox: &str, kind: &str, operation: &str, commit: &TargetCommit) -> String {
+    let entries = commit.workspaces.iter().flat_map(|(_, result)| &result.entries);
     let summary = Summary::of(entries).inverse();
-    let (operation, name) = (&undone.operation, output::name(&undone.sandbox.name));
-    format!(
-        "took back {} {} of {name}, {}: {}",
-        operation.kind,
-        operation.id,
-        count(summary.total, "change"),
-        summary.text()
-    )
+    let (name, operation) = (output::name(sandbox), output::name(operation));
+    let changes = count(summary.total, "change");
+    format!("took back {kind} {operation} of {name}, {changes}: {}", summary.text())
 }
