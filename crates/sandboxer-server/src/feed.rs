@@ -4,8 +4,8 @@
 //! behind reads the store by itself. Numbers are never given twice, so a position means the same to the next server.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sandboxer_core::access::{Owner, Visibility};
@@ -35,17 +35,29 @@ pub struct Fed {
 /// Where followers get events from.
 pub struct Feed {
     sender: broadcast::Sender<Arc<Fed>>,
+    /// The newest event that the first of those who came since the last look knew of.
+    begun: Mutex<Option<u64>>,
 }
 
 impl Feed {
     /// Nobody follows yet.
     pub fn new() -> Self {
-        Self { sender: broadcast::channel(BEHIND).0 }
+        Self { sender: broadcast::channel(BEHIND).0, begun: Mutex::default() }
     }
 
     /// What comes from now on.
     pub fn follow(&self) -> broadcast::Receiver<Arc<Fed>> {
         self.sender.subscribe()
+    }
+
+    /// Somebody follows who has read the store up to this event, or will: whatever comes after it is news to them.
+    pub fn begin(&self, newest: u64) {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        *begun = Some(begun.map_or(newest, |earlier| earlier.min(newest)));
+    }
+
+    fn take_begun(&self) -> Option<u64> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -79,17 +91,15 @@ pub async fn run(app: Arc<App>) {
             position = None;
             continue;
         }
+        // Not with the newest event as it is now: one that came since they have read the store would be told to nobody.
+        let begun = app.feed.take_begun();
+        let Some(seen) = position.or(begun) else { continue };
         // A store that cannot be read now is read the next time.
-        if let Ok(seen) = look(&app, position).await {
-            position = Some(seen);
-        }
+        position = Some(look(&app, seen).await.unwrap_or(seen));
     }
 }
 
-async fn look(app: &Arc<App>, position: Option<u64>) -> Result<u64, Problem> {
-    let Some(mut seen) = position else {
-        return app.look(&Who::Local, |manager| Ok(manager.last_event()?)).await;
-    };
+async fn look(app: &Arc<App>, mut seen: u64) -> Result<u64, Problem> {
     loop {
         let batch = after(app, seen, None).await?;
         let Some(last) = batch.last() else { return Ok(seen) };

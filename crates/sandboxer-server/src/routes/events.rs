@@ -150,6 +150,7 @@ async fn follow(app: Arc<App>, filter: Filter, after: Option<u64>) -> Result<Res
     // Followed before the store is read: what comes in between is then in both, and told once.
     let coming = app.feed.follow();
     let newest = app.look(&Who::Local, |manager| Ok(manager.last_event()?)).await?;
+    app.feed.begin(newest);
     // A number that was never given would wait for events that come with it.
     let seen = after.unwrap_or(newest).min(newest);
     let follower =
