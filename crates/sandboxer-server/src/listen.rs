@@ -68,7 +68,9 @@ impl Listening {
     /// In words, as it is typed.
     pub fn name(&self) -> String {
         match self {
-            Self::Unix(listener, _) => {
+            // Not where it was bound, but where it was put.
+            Self::Unix(_, Some(file)) => format!("unix:{}", file.path.display()),
+            Self::Unix(listener, None) => {
                 match listener.local_addr().ok().and_then(|a| a.as_pathname().map(Path::to_path_buf)) {
                     Some(path) => format!("unix:{}", path.display()),
                     None => "unix:(unnamed)".to_owned(),
