@@ -82,12 +82,6 @@ pub struct RevisionArgs {
     pub squash: bool,
 }
 
-/// What was selected, as it is typed again; hunks as the files they are in.
-fn selection(request: &CommitRequest) -> String {
-    let paths = request.paths.iter().chain(request.hunks.iter().map(|hunks| &hunks.path));
-    paths.map(|path| format!(" {}", shell_word(&path.to_string()))).collect()
-}
-
 pub fn run(app: &mut App, args: &Args) -> Outcome {
     let mut request = CommitRequest {
         paths: rel_paths(&args.paths)?,
@@ -113,7 +107,7 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         }
         chosen.put_into(&mut request);
     }
-    let attempt = Attempt::Commit { way: request.on_conflict, selection: selection(&request) };
+    let attempt = Attempt::commit(&request);
     if let Some(chosen) = chosen.filter(|_| !args.dry_run && request.digest.is_none()) {
         request.digest = chosen.digest_as_seen(&session, &target, &request, &attempt)?;
     }

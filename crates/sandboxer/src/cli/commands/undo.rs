@@ -1,7 +1,7 @@
 use sandboxer::wiring;
 use sandboxer_core::Error;
 use sandboxer_core::service::{Operation, Sandbox, SandboxState, TargetCommit};
-use sandboxer_documents::conflicts::Attempt;
+use sandboxer_documents::conflicts::{Attempt, no_commit};
 use sandboxer_documents::{Summary, UndoDocument};
 
 use super::commit::{exit_code, tell_notices};
@@ -100,24 +100,13 @@ fn last_of(session: &Session, selector: &str) -> Result<Operation, CliError> {
         return Err(CliError::usage("a commit is taken back in all its workspaces")
             .hint(format!("`sandbox undo {name}`, or an operation from `sandbox log {name}`")));
     }
-    let name = output::name(&target.sandbox.name);
-    let none = format!("there is no commit of {name} to take back");
-    session.manager.last_commit(Some(&target.sandbox)).map_err(|error| or_none(error, none))
-}
-
-/// In words that fit, where there is no such commit.
-fn or_none(error: Error, message: String) -> CliError {
-    let mut told = CliError::from(error);
-    if told.kind == Kind::NotFound {
-        told.message = message;
-    }
-    told
+    let last = session.manager.last_commit(Some(&target.sandbox));
+    last.map_err(|error| no_commit(error, Some(&target.sandbox.name)).into())
 }
 
 /// The newest commit of all. Where its sandbox is gone, an older one is not taken for it.
 fn newest(session: &Session) -> Result<Operation, CliError> {
-    let none = "there is no commit to take back".to_owned();
-    let operation = session.manager.last_commit(None).map_err(|error| or_none(error, none))?;
+    let operation = session.manager.last_commit(None).map_err(|error| no_commit(error, None))?;
     if kept_in(session, &operation)?.is_some() {
         return Ok(operation);
     }
