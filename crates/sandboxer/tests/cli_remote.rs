@@ -46,14 +46,8 @@ fn a_tour_of_every_command() {
         assert!(made.stdout.contains(part), "{part}: {}", made.stdout);
     }
     assert!(made.stderr.contains("then: sandbox --server unix:/"), "{}", made.stderr);
-    let again = server.json(&[
-        "create",
-        "/no/such/place",
-        "--profile",
-        "profile.local",
-        "--idempotency-key",
-        "k1",
-    ]);
+    let again =
+        server.json(&["create", "/no/such/place", "--profile", "profile.local", "--idempotency-key", "k1"]);
     assert_eq!((&again["name"], &again["created"]), (&"try".into(), &false.into()));
 
     assert!(server.ok(&["list"]).contains("try"));
@@ -216,9 +210,10 @@ fn what_cannot_be_sent_is_refused_by_name() {
 fn nobody_there_is_told_with_what_to_type() {
     let world = World::new();
     let socket = format!("unix:{}", world.path("none.sock").display());
-    for (server, start) in
-        [(socket.as_str(), "sandbox serve --listen unix:"), ("http://127.0.0.1:1", "--listen tcp:127.0.0.1:1")]
-    {
+    for (server, start) in [
+        (socket.as_str(), "sandbox serve --listen unix:"),
+        ("http://127.0.0.1:1", "--listen tcp:127.0.0.1:1"),
+    ] {
         let error = world.json_error(&["--server", server, "list"], 1);
         assert!(error["message"].as_str().unwrap().contains(server), "{error}");
         assert!(error["hints"][0].as_str().unwrap().contains(start), "{error}");
