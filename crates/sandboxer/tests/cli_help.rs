@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use common::World;
 
-const COMMANDS: [&str; 41] = [
+const COMMANDS: [&str; 43] = [
     "run",
     "exec",
     "shell",
@@ -40,6 +40,8 @@ const COMMANDS: [&str; 41] = [
     "gc",
     "reconcile",
     "adopt",
+    "serve",
+    "token",
     "trust",
     "strategies",
     "types",

@@ -165,8 +165,7 @@ fn a_reader_that_has_seen_enough_ends_the_command() {
     let world = World::new();
     let server = Serving::start(&world);
     with_sandbox(&world, &server);
-    let (mut child, mut out) =
-        started(&world, &["--server", &server.socket, "exec", "try", "--", "yes"]);
+    let (mut child, mut out) = started(&world, &["--server", &server.socket, "exec", "try", "--", "yes"]);
     assert_eq!(line(&mut out), "y\n");
     drop(out);
     assert_eq!(child.wait().unwrap().code(), Some(0), "a closed pipe is no error");

@@ -150,7 +150,7 @@ mod tests {
             (Error::RulesFailed { failures: vec![rule], digest: None }, 5),
             (Error::not_found("sandbox", "x"), 4),
             (Error::usage("odd"), 2),
-            (Error::io("read", "/x", std::io::ErrorKind::Other.into()), 1),
+            (Error::io("read", "/x", std::io::ErrorKind::Other), 1),
         ] {
             let (told, read) = travelled(error);
             assert_eq!(read.exit, exit);
