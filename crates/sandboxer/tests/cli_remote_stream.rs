@@ -95,12 +95,12 @@ fn a_token_shows_who_asks_and_is_seen_nowhere() {
         "{}",
         seen.stdout
     );
-    let here = {
-        let mut command = world.command(&["exec", "try", "--", "env"]);
-        Ran::of(command.env("SANDBOXER_TOKEN", &commit).output().unwrap())
-    };
-    assert_eq!(here.code, 0, "{}", here.stderr);
-    assert!(!here.stdout.contains("SANDBOXER_"), "{}", here.stdout);
+    for level in ["files", "standard", "strict"] {
+        let mut command = world.command(&["exec", "try", "--isolation", level, "--", "env"]);
+        let here = Ran::of(command.env("SANDBOXER_TOKEN", &commit).output().unwrap());
+        assert_eq!(here.code, 0, "{level}: {}", here.stderr);
+        assert!(!here.stdout.contains(&commit), "{level}: {}", here.stdout);
+    }
 
     let file = world.path("token");
     std::fs::write(&file, format!("{commit}\n")).unwrap();

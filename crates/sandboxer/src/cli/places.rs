@@ -10,6 +10,11 @@ use sandboxer_core::types::ResourceTypes;
 
 use super::error::CliError;
 
+/// The variable that names a server.
+pub const SERVER: &str = "SANDBOXER_SERVER";
+/// The variable with the token for it.
+pub const TOKEN: &str = "SANDBOXER_TOKEN";
+
 /// The places of this user, on this command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
@@ -117,7 +122,7 @@ pub fn variable(name: &str) -> Option<String> {
 
 /// The server that was typed, or else named in the environment; nothing where the name is empty.
 pub fn server(typed: Option<&str>) -> Result<Option<String>, CliError> {
-    let named = match (typed, std::env::var_os("SANDBOXER_SERVER")) {
+    let named = match (typed, std::env::var_os(SERVER)) {
         (Some(typed), _) => Some(typed.to_owned()),
         // To take it for unset would be to do on this machine what was meant for another.
         (None, Some(name)) => Some(name.into_string().map_err(|_| {
@@ -130,7 +135,7 @@ pub fn server(typed: Option<&str>) -> Result<Option<String>, CliError> {
 
 /// The token for a server, as the environment has it; an empty one counts as unset.
 pub fn token() -> Option<String> {
-    let token = std::env::var_os("SANDBOXER_TOKEN").filter(|token| !token.is_empty())?;
+    let token = std::env::var_os(TOKEN).filter(|token| !token.is_empty())?;
     // What is no text is no token, and is refused as such, without repeating it.
     Some(token.into_string().unwrap_or_else(|_| "\u{fffd}".to_owned()))
 }

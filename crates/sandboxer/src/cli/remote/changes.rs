@@ -22,20 +22,14 @@ pub fn diff(remote: &mut Remote<'_>, args: &diff::Args) -> Outcome {
             ("--patch with --json", args.patch && remote.app.ui.json),
         ],
     )?;
-    let question = |format: Option<&str>| -> Result<Question, CliError> {
-        let (id, workspace) = split(&args.id);
-        let path = only_path(args)?;
-        let query = query(&[("workspace", workspace), ("path", path.as_deref()), ("format", format)]);
-        Ok(Question::get(sandbox(id, &format!("/diff{query}"))))
-    };
     if args.patch {
-        let patch = remote.client.ask(question(Some("patch"))?)?;
+        let patch = remote.client.ask(question(args, Some("patch"))?)?;
         show_patch(remote, patch)?;
     }
     if args.patch && !args.exit_code {
         return done();
     }
-    let document = remote.client.document(question(None)?)?;
+    let document = remote.client.document(question(args, None)?)?;
     let told: Diff = remote.client.shaped(&document)?;
     let (name, workspaces) = (told.name.clone(), told.entries()?);
     let summary = Summary::of(workspaces.iter().flat_map(|(_, entries)| entries));
@@ -50,6 +44,13 @@ pub fn diff(remote: &mut Remote<'_>, args: &diff::Args) -> Outcome {
         diff::tell_next(&remote.app.ui, args, summary, &whole, &changed);
     }
     Ok(if args.exit_code && summary.total > 0 { exit::ERROR } else { exit::OK })
+}
+
+fn question(args: &diff::Args, format: Option<&str>) -> Result<Question, CliError> {
+    let (id, workspace) = split(&args.id);
+    let path = only_path(args)?;
+    let query = query(&[("workspace", workspace), ("path", path.as_deref()), ("format", format)]);
+    Ok(Question::get(sandbox(id, &format!("/diff{query}"))))
 }
 
 /// A server tells the difference of everything, or of one path.
