@@ -1,12 +1,12 @@
 //! Conflicts: which paths, why, where in them, and what to type next.
 
 use sandboxer_core::Error;
-use sandboxer_core::model::{Conflict, ConflictHunk, OnConflict, OpId};
+use sandboxer_core::model::{CommitRequest, Conflict, ConflictHunk, OnConflict, OpId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::words::{count, shell_word};
-use super::{PathText, Told};
+use super::words::{count, name, shell_word};
+use super::{Kind, PathText, Told};
 
 /// No more files than this are named in a hint.
 const NAMED: usize = 3;
@@ -53,6 +53,15 @@ pub enum Attempt<'a> {
     Undo(&'a OpId),
 }
 
+impl Attempt<'_> {
+    /// A commit as it was asked for; hunks are typed again as the files they are in.
+    pub fn commit(request: &CommitRequest) -> Self {
+        let paths = request.paths.iter().chain(request.hunks.iter().map(|hunks| &hunks.path));
+        let selection = paths.map(|path| format!(" {}", shell_word(&path.to_string()))).collect();
+        Self::Commit { way: request.on_conflict, selection }
+    }
+}
+
 /// A failure of a commit or an undo; the hints on conflicts fit what was tried.
 pub fn explain(error: Error, attempt: &Attempt<'_>) -> Told {
     let hints = match error.root() {
@@ -65,6 +74,16 @@ pub fn explain(error: Error, attempt: &Attempt<'_>) -> Told {
         Attempt::Undo(operation) => told.since(operation),
         Attempt::Commit { .. } => told,
     }
+}
+
+/// A failure to find a commit to take back, of all sandboxes or of one, in words that fit where there is none.
+pub fn no_commit(error: Error, of: Option<&str>) -> Told {
+    let mut told = Told::from(error);
+    if told.kind == Kind::NotFound {
+        let of = of.map(|sandbox| format!("of {} ", name(sandbox))).unwrap_or_default();
+        told.message = format!("there is no commit {of}to take back");
+    }
+    told
 }
 
 /// What to type next.

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use sandboxer_core::environment::{
-    Endpoint, Environment, EnvironmentFailure, IsolationLevel, NetworkNeed, Route, Scope, Setup,
+    Endpoint, Environment, EnvironmentFailure, IsolationLevel, NetworkNeed, Route, SandboxStatus, Scope,
+    Setup,
 };
 use sandboxer_core::service::{Consumer, Operation, Sandbox, SandboxState, Workspace};
 use sandboxer_strategies::git_worktree::About;
@@ -148,6 +149,11 @@ impl<'a> SandboxDocument<'a> {
             workspace.notices = Some(notices.clone());
         }
         document
+    }
+
+    /// The same as somebody has it who was sent it.
+    pub fn to_status(&self) -> serde_json::Result<SandboxStatus> {
+        serde_json::from_value(serde_json::to_value(self)?)
     }
 
     /// The same with where each workspace stands in its git repository, as far as it has one.

@@ -10,6 +10,7 @@ mod client;
 mod cloud_event;
 mod courier;
 mod delivery;
+pub mod http;
 mod journal;
 mod token;
 

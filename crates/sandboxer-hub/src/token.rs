@@ -32,7 +32,18 @@ impl Secret {
         Ok(Self(text.to_owned()))
     }
 
-    pub(crate) fn reveal(&self) -> &str {
+    /// Takes it in from the first line of a file. The complaint does not repeat it.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
+        let place = path.display().to_string();
+        // Which bytes are not UTF-8 is nobody's business either.
+        read.map_err(|e| format!("cannot read the token in {place}: {}", e.kind()))?;
+        Self::new(text.lines().next().unwrap_or_default(), &place)
+    }
+
+    /// Its text, for the one header that it is sent in.
+    pub fn reveal(&self) -> &str {
         &self.0
     }
 }
@@ -72,20 +83,11 @@ impl Token {
     pub(crate) fn read(&self) -> Result<Option<Secret>, String> {
         match self {
             Self::None => Ok(None),
-            Self::File(path) => read_file(path).map(Some),
+            Self::File(path) => Secret::read(path).map(Some),
             Self::Given(secret) => Ok(Some(secret.clone())),
             Self::Missing(why) => Err(why.clone()),
         }
     }
-}
-
-fn read_file(path: &Path) -> Result<Secret, String> {
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
-    let place = path.display().to_string();
-    // Which bytes are not UTF-8 is nobody's business either.
-    read.map_err(|e| format!("cannot read the token that events.token names, {place}: {}", e.kind()))?;
-    Secret::new(text.lines().next().unwrap_or_default(), &place)
 }
 
 #[cfg(test)]

@@ -110,6 +110,13 @@ mod tests {
     }
 
     #[test]
+    fn what_shows_a_server_who_asks_stays_outside() {
+        let found = selected(&[("SANDBOXER_TOKEN", "sbxt_a_b"), ("SANDBOXER_SERVER", "unix:/run/s")], &[]);
+        assert!(found.vars.is_empty(), "{found:?}");
+        assert!(!format!("{found:?}").contains("sbxt_"));
+    }
+
+    #[test]
     fn what_the_user_names_passes_whatever_it_is() {
         let vars = [("NPM_TOKEN", "secret"), ("DOCKER_HOST", "unix:///x"), ("HOME", "/home/me")];
         let found = selected(&vars, &["NPM_TOKEN", "DOCKER_HOST", "NOT_SET"]);

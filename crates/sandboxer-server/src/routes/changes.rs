@@ -8,6 +8,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use sandboxer_core::access::TokenScope;
 use sandboxer_core::model::{CommitRequest, History, OnConflict};
+use sandboxer_documents::conflicts::{self, Attempt};
 use sandboxer_documents::{CommitDocument, DiffDocument, RollbackDocument, UndoDocument, patch};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -132,7 +133,9 @@ pub async fn commit(
             true => manager.try_commit(&target, &request, &rules),
             false => manager.commit(&target, &request, &rules),
         };
-        let commit = committed.map_err(|error| Problem::from(error).aimed_at(&named.id))?;
+        let asked_for = named.selector(body.workspace.as_deref());
+        let explain = |error| Problem::from(conflicts::explain(error, &Attempt::commit(&request)));
+        let commit = committed.map_err(|error| explain(error).aimed_at(&asked_for))?;
         let document = match body.dry_run {
             true => CommitDocument::tried(&target.sandbox, &commit),
             false => CommitDocument::new(&target.sandbox, &commit),
@@ -154,8 +157,10 @@ pub async fn undo(State(app): State<Arc<App>>, who: Who, named: Named) -> Result
     who.require(TokenScope::Commit, "undo")?;
     app.work(&who, move |manager| {
         let target = named.find(manager, None)?;
-        let operation = manager.last_commit(Some(&target.sandbox))?;
-        let undone = manager.undo(&operation).map_err(|error| Problem::from(error).aimed_at(&named.id))?;
+        let last = manager.last_commit(Some(&target.sandbox));
+        let operation = last.map_err(|error| conflicts::no_commit(error, Some(&target.sandbox.name)))?;
+        let explain = |error| Problem::from(conflicts::explain(error, &Attempt::Undo(&operation.id)));
+        let undone = manager.undo(&operation).map_err(|error| explain(error).aimed_at(&named.id))?;
         fine(&UndoDocument::new(&undone))
     })
     .await
@@ -187,8 +192,9 @@ pub async fn rollback(
     let paths = rel_paths(&body.paths)?;
     app.work(&who, move |manager| {
         let target = named.find(manager, body.workspace.as_deref())?;
-        let results =
-            manager.rollback(&target, &paths).map_err(|error| Problem::from(error).aimed_at(&named.id))?;
+        let asked_for = named.selector(body.workspace.as_deref());
+        let rolled_back = manager.rollback(&target, &paths);
+        let results = rolled_back.map_err(|error| Problem::from(error).aimed_at(&asked_for))?;
         fine(&RollbackDocument::new(&target.sandbox, &results))
     })
     .await

@@ -5,14 +5,14 @@ use sandboxer_core::model::SandboxRef;
 use sandboxer_fs::root::Root;
 use sandboxer_git::private::{self, AgentHead};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::making::{short, tree_of};
 use super::spec::GitSpec;
 use crate::copies::home_of;
 
 /// Where a sandbox stands in its repository.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct About {
     /// The branch that is checked out inside; `None` for a detached HEAD, or where it cannot be told.
     pub branch: Option<String>,

@@ -9,7 +9,7 @@ use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::environment::{
     Capacity, Catalogue, ExtensionDefinition, ExtensionRegistry, Health, Host, Load, Surroundings,
 };
-use sandboxer_documents::{Told, WithOrigin};
+use sandboxer_documents::Told;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ use super::places::Places;
 use super::session::App;
 
 /// All of an entry: as a document, or a line for each key.
-pub fn show<T: Serialize>(ui: &mut Ui, entry: &WithOrigin<'_, T>) -> Result<(), CliError> {
+pub fn show(ui: &mut Ui, entry: &impl Serialize) -> Result<(), CliError> {
     if ui.json {
         return ui.document(entry);
     }

@@ -20,7 +20,8 @@ use signal_hook::iterator::Signals;
 use super::error::{CliError, Kind};
 use super::exit;
 use super::output;
-use super::places::is_on_search_path;
+use super::places::{SERVER, TOKEN, is_on_search_path};
+use sandboxer_server::HANDED_VARIABLES;
 
 /// What to run, and where.
 pub struct Job<'a> {
@@ -61,6 +62,8 @@ fn start(job: &Job) -> Result<Child, CliError> {
         return Err(CliError::usage("no command was given").exiting(exit::RUN_FAILED));
     };
     let (mut command, directory) = placed(program, job.directory)?;
+    // Whatever else of ours it inherits where only files are isolated: what shows a server who we are is nobody else's.
+    command.env_remove(TOKEN).env_remove(SERVER).env_remove(HANDED_VARIABLES);
     command.args(arguments).env("PWD", &directory).env("SANDBOX_PATH", &directory);
     command.env("SANDBOX_ID", job.sandbox_id).envs(job.variables.iter().cloned());
     if job.output_to_stderr {

@@ -25,10 +25,10 @@ const VARIABLE: &str = "env:";
 pub struct DatabaseArgs {
     /// Where the password of a database is: env:NAME, file:PATH, pgpass or my.cnf
     #[arg(long, value_name = "REFERENCE", help_heading = "Databases")]
-    credentials: Option<String>,
+    pub credentials: Option<String>,
     /// Statements with strong locks to allow, such as 'alter table'; can be repeated
     #[arg(long, value_name = "STATEMENT", help_heading = "Databases")]
-    allow_ddl: Vec<String>,
+    pub allow_ddl: Vec<String>,
 }
 
 impl DatabaseArgs {

@@ -46,13 +46,18 @@ pub fn summary(diff: &TargetDiff) -> Summary {
 pub fn show_entries(ui: &mut Ui, diff: &TargetDiff) -> Result<(), CliError> {
     for workspace in &diff.workspaces {
         show_heading(ui, diff, workspace)?;
-        for entry in workspace.entries.iter().filter(|entry| entry.row.is_none()) {
-            ui.line(entry_line(ui, entry))?;
-        }
-        rows::show(ui, &workspace.entries)?;
+        show_lines(ui, &workspace.entries)?;
         workspace.notices.iter().for_each(|notice| ui.note(output::sentence(notice)));
     }
     Ok(())
+}
+
+/// One line an entry, rows by their tables.
+pub fn show_lines(ui: &mut Ui, entries: &[DiffEntry]) -> Result<(), CliError> {
+    for entry in entries.iter().filter(|entry| entry.row.is_none()) {
+        ui.line(entry_line(ui, entry))?;
+    }
+    rows::show(ui, entries)
 }
 
 fn show_heading(ui: &mut Ui, diff: &TargetDiff, of: &WorkspaceDiff) -> Result<(), CliError> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sandboxer_core::config::{Isolation, NetworkAccess, RunSettings, parse_size};
 use sandboxer_core::environment::{
-    Catalogue, Environment, IsolationLevel, NetworkNeed, RouteQuestion, route,
+    Catalogue, Environment, IsolationLevel, NetworkNeed, RouteQuestion, StatusEnvironment, route,
 };
 use sandboxer_core::service::{Created, EnvironmentRequest, Sandbox};
 
@@ -25,19 +25,19 @@ const HEADING: &str = "Environment";
 pub struct EnvironmentArgs {
     /// Make the environment that this profile describes; see `sandbox profiles`
     #[arg(long, value_name = "ID", help_heading = HEADING)]
-    profile: Option<String>,
+    pub profile: Option<String>,
     /// By this extension only
     #[arg(long, value_name = "ID", help_heading = HEADING, requires = "profile")]
-    extension: Option<String>,
+    pub extension: Option<String>,
     /// On this host only
     #[arg(long, value_name = "ID", help_heading = HEADING, requires = "profile")]
-    host: Option<String>,
+    pub host: Option<String>,
     /// A word of yours on it; can be repeated
     #[arg(long = "label", value_name = "NAME=VALUE", help_heading = HEADING, requires = "profile")]
-    labels: Vec<String>,
+    pub labels: Vec<String>,
     /// Answer a second request with this key with the sandbox of the first, while that lives
     #[arg(long, value_name = "KEY", help_heading = HEADING, requires = "profile")]
-    idempotency_key: Option<String>,
+    pub idempotency_key: Option<String>,
 }
 
 impl EnvironmentArgs {
@@ -164,8 +164,7 @@ fn without_handle<T>(sandbox: &Sandbox, environment: &Environment) -> Result<Opt
 }
 
 /// The labels and endpoints of an environment, for the screen.
-pub fn lines(sandbox: &Sandbox) -> Vec<(&'static str, String)> {
-    let Some(environment) = sandbox.environment.as_deref() else { return Vec::new() };
+pub fn lines(environment: &StatusEnvironment) -> Vec<(&'static str, String)> {
     let mut lines = vec![
         ("profile", output::sentence(&environment.route.profile_id)),
         ("made by", output::sentence(&environment.route.reason)),
@@ -187,7 +186,10 @@ pub fn lines(sandbox: &Sandbox) -> Vec<(&'static str, String)> {
         lines.push(("labels", output::sentence(&pairs.join(", "))));
     }
     if let Some(failure) = &environment.failure {
-        lines.push(("lost", format!("{}: {}", failure.step, output::sentence(&failure.reason))));
+        lines.push((
+            "lost",
+            format!("{}: {}", output::sentence(&failure.step), output::sentence(&failure.reason)),
+        ));
     }
     lines
 }

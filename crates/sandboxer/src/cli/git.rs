@@ -26,13 +26,13 @@ pub const NOT_CONTAINED: &str = "not protected with --isolation files: the sandb
 pub struct CheckoutArgs {
     /// Begin from this commit, branch or tag instead of what is checked out
     #[arg(long, value_name = "REF", help_heading = HEADING)]
-    from: Option<String>,
+    pub from: Option<String>,
     /// Leave uncommitted changes and untracked files behind
     #[arg(long, help_heading = HEADING)]
-    clean: bool,
+    pub clean: bool,
     /// Leave ignored files behind
     #[arg(long, help_heading = HEADING)]
-    no_ignored: bool,
+    pub no_ignored: bool,
 }
 
 impl CheckoutArgs {

@@ -20,6 +20,7 @@ mod output;
 mod places;
 mod plans;
 mod progress;
+mod remote;
 mod rows;
 mod rules;
 mod serving;
@@ -35,6 +36,7 @@ use commands::Command;
 use error::CliError;
 use output::{ColorWhen, Ui};
 use places::Places;
+use remote::Server;
 use session::App;
 
 /// What a command returns: its exit code, or why it failed.
@@ -79,6 +81,12 @@ struct Globals {
     /// Configuration file [env: SANDBOXER_CONFIG]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Have a `sandbox serve` do it: unix:PATH, http://HOST:PORT or https://HOST [env: SANDBOXER_SERVER]
+    #[arg(long, global = true, value_name = "URL")]
+    server: Option<String>,
+    /// File with the token for that server [env: SANDBOXER_TOKEN is the token itself]
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     /// When to colour; NO_COLOR is honoured
     #[arg(
         long,
@@ -106,12 +114,35 @@ pub fn main() -> ExitCode {
         Ok(places) => places,
         Err(error) => return ExitCode::from(finish(&mut ui, Err(error))),
     };
-    let mut app = App { ui, places, quiet: cli.globals.quiet };
+    let server = match server(&cli, &mut ui) {
+        Ok(server) => server,
+        Err(error) => return ExitCode::from(finish(&mut ui, Err(error))),
+    };
+    let is_here = server.is_none();
+    let mut app = App { ui, places, quiet: cli.globals.quiet, server };
     let outcome = cli.command.run(&mut app);
-    if cli.command.is_about_sandboxes() {
+    if is_here && cli.command.is_about_sandboxes() {
         hub::send_courier(&app.places);
     }
     ExitCode::from(finish(&mut app.ui, outcome))
+}
+
+/// The server that the command is for, if it is not for this machine.
+fn server(cli: &Cli, ui: &mut Ui) -> Result<Option<Server>, CliError> {
+    let globals = &cli.globals;
+    let named = places::server(globals.server.as_deref())?.filter(|_| !cli.command.is_about_the_program());
+    let Some(name) = named else {
+        return match &globals.token_file {
+            Some(_) => {
+                Err(CliError::usage("--token-file is for a server, and none is named").hint("--server URL"))
+            }
+            None => Ok(None),
+        };
+    };
+    if globals.server.is_some() {
+        ui.aim_at(&name);
+    }
+    Server::new(&name, globals.token_file.as_deref(), places::token().as_deref()).map(Some)
 }
 
 /// Help and version go to stdout and are fine; anything else is a usage error, as JSON where JSON was asked for.

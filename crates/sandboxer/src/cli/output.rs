@@ -66,6 +66,8 @@ pub struct Ui {
     /// One JSON document instead of text.
     pub json: bool,
     quiet: bool,
+    /// What has to be typed after `sandbox` for the next command to be sent where this one is.
+    aim: Option<String>,
     colour_out: bool,
     colour_err: bool,
     out_is_terminal: bool,
@@ -108,6 +110,7 @@ impl Ui {
         Self {
             json,
             quiet,
+            aim: None,
             colour_out: color.decide(&stdout),
             colour_err: color.decide(&io::stderr()),
             out_is_terminal: stdout.is_terminal(),
@@ -162,8 +165,16 @@ impl Ui {
         }
     }
 
+    /// Has what to type next go to a server that was named by a flag.
+    pub fn aim_at(&mut self, server: &str) {
+        self.aim = Some(format!("sandbox --server {} ", shell_word(server)));
+    }
+
     /// What to type next, on stderr.
     pub fn next(&self, why: &str, command: &str) {
+        let aimed =
+            self.aim.as_ref().zip(command.strip_prefix("sandbox ")).map(|(aim, rest)| format!("{aim}{rest}"));
+        let command = aimed.as_deref().unwrap_or(command);
         self.note(format_args!("{why} {}", self.paint_err(style::HINT, command)));
     }
 
@@ -244,6 +255,11 @@ fn rounded(seconds: i64) -> String {
         3570..=171_000 => span(seconds + 1800),
         _ => span(seconds + 43_200),
     }
+}
+
+/// A moment as documents have it; the beginning of time where it is none.
+pub fn instant(text: &str) -> Timestamp {
+    text.parse().unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 /// A moment to the second, UTC.

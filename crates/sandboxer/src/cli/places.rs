@@ -10,6 +10,11 @@ use sandboxer_core::types::ResourceTypes;
 
 use super::error::CliError;
 
+/// The variable that names a server.
+pub const SERVER: &str = "SANDBOXER_SERVER";
+/// The variable with the token for it.
+pub const TOKEN: &str = "SANDBOXER_TOKEN";
+
 /// The places of this user, on this command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
@@ -120,6 +125,26 @@ pub fn handed_variables() -> Vec<OsString> {
     let text = variable(sandboxer_server::HANDED_VARIABLES).unwrap_or_default();
     let handed: BTreeMap<String, String> = serde_json::from_str(&text).unwrap_or_default();
     handed.into_iter().map(|(name, value)| format!("{name}={value}").into()).collect()
+}
+
+/// The server that was typed, or else named in the environment; nothing where the name is empty.
+pub fn server(typed: Option<&str>) -> Result<Option<String>, CliError> {
+    let named = match (typed, std::env::var_os(SERVER)) {
+        (Some(typed), _) => Some(typed.to_owned()),
+        // To take it for unset would be to do on this machine what was meant for another.
+        (None, Some(name)) => Some(name.into_string().map_err(|_| {
+            CliError::usage("the variable SANDBOXER_SERVER is no text").hint("unix:PATH, or a URL")
+        })?),
+        (None, None) => None,
+    };
+    Ok(named.filter(|name| !name.is_empty()))
+}
+
+/// The token for a server, as the environment has it; an empty one counts as unset.
+pub fn token() -> Option<String> {
+    let token = std::env::var_os(TOKEN).filter(|token| !token.is_empty())?;
+    // What is no text is no token, and is refused as such, without repeating it.
+    Some(token.into_string().unwrap_or_else(|_| "\u{fffd}".to_owned()))
 }
 
 fn text_variable(name: &str) -> Option<(String, String)> {

@@ -132,7 +132,7 @@ fn tell_json(ui: &mut Ui, plan: &str, commit: &PlanCommit, dry_run: bool) -> Res
 
 fn tell(ui: &mut Ui, commit: &PlanCommit) -> Result<(), CliError> {
     for (sandbox, commit) in &commit.sandboxes {
-        ui.line(one::sentence(sandbox, commit))?;
+        ui.line(one::sentence(&sandbox.name, commit))?;
     }
     ui.flush()?;
     tell_notices(ui, commit);
@@ -150,7 +150,7 @@ fn tell(ui: &mut Ui, commit: &PlanCommit) -> Result<(), CliError> {
 
 fn tell_tried(ui: &mut Ui, commit: &PlanCommit) -> Result<(), CliError> {
     for (sandbox, commit) in &commit.sandboxes {
-        ui.line(one::sentence_with("would commit", sandbox, commit))?;
+        ui.line(one::sentence_with("would commit", &sandbox.name, commit))?;
         one::tell_entries(ui, commit)?;
     }
     let is_something = summary(commit).total > 0;

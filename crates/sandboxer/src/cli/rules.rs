@@ -26,13 +26,13 @@ const SHOWN: usize = 10;
 pub struct RuleArgs {
     /// Commit only if all of this holds, else exit 5: 'paths=src/**,tests/**; max-files=50; no-flags'
     #[arg(long = "if", value_name = "RULES")]
-    conditions: Vec<String>,
+    pub conditions: Vec<String>,
     /// Commit only if all rules of this file hold, else exit 5
     #[arg(long, value_name = "FILE")]
-    policy: Vec<PathBuf>,
+    pub policy: Vec<PathBuf>,
     /// Commit flagged paths too: what `diff` shows with `look:`
     #[arg(long)]
-    accept_flags: bool,
+    pub accept_flags: bool,
 }
 
 impl RuleArgs {

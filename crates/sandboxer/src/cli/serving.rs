@@ -18,7 +18,7 @@ use super::catalogue::Nearby;
 use super::environments;
 use super::error::CliError;
 use super::hub;
-use super::places::Places;
+use super::places::{Places, SERVER, TOKEN};
 use super::rules::RuleArgs;
 use super::session::setup;
 
@@ -115,7 +115,7 @@ impl Backend for Serving {
         }
         // Where the server was started is nobody's project, and what was handed to it nobody else's.
         command.current_dir("/");
-        for name in ["SANDBOXER_SERVER", "SANDBOXER_TOKEN", "LISTEN_PID", "LISTEN_FDS"] {
+        for name in [SERVER, TOKEN, "LISTEN_PID", "LISTEN_FDS"] {
             command.env_remove(name);
         }
         command

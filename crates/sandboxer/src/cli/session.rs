@@ -13,6 +13,7 @@ use super::error::CliError;
 use super::output::{self, Ui, shell_word};
 use super::places::Places;
 use super::progress;
+use super::remote::Server;
 use super::signals::Signals;
 
 /// What to do about sandboxes that are on disk and not in the state.
@@ -27,6 +28,8 @@ pub struct App {
     pub places: Places,
     /// Whether only errors are told.
     pub quiet: bool,
+    /// The server that the command is sent to, if it is not for this machine.
+    pub server: Option<Server>,
 }
 
 /// A manager, ready for one command.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 pub mod remains;
+pub mod serving;
 
 use std::fs;
 use std::io::Write;

@@ -15,7 +15,7 @@ pub struct Args {
     #[command(flatten)]
     pub target: TargetArg,
     /// Its name [default: made up]
-    name: Option<String>,
+    pub name: Option<String>,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {

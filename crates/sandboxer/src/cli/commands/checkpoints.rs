@@ -3,7 +3,8 @@ use sandboxer_core::service::CheckpointRecord;
 use sandboxer_documents::CheckpointsDocument;
 
 use super::TargetArg;
-use crate::cli::output::{self, age, moment, table};
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Ui, age, moment, table};
 use crate::cli::session::{App, typed};
 use crate::cli::{Outcome, exit};
 
@@ -20,10 +21,10 @@ pub struct Args {
     pub target: TargetArg,
     /// Have budgets leave this checkpoint alone
     #[arg(long, value_name = "NAME", conflicts_with = "unpin")]
-    pin: Option<String>,
+    pub pin: Option<String>,
     /// Let budgets remove this checkpoint again
     #[arg(long, value_name = "NAME")]
-    unpin: Option<String>,
+    pub unpin: Option<String>,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
@@ -38,10 +39,15 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     } else if found.is_empty() {
         app.ui.next("no checkpoints; take one with", &format!("sandbox checkpoint {}", typed(&target)));
     } else {
-        let rows: Vec<Vec<String>> = found.iter().map(row).collect();
-        app.ui.bytes(table(&["#", "NAME", "AGE", "TIME", "WORKSPACES"], &rows).as_bytes())?;
+        show(&mut app.ui, &found)?;
     }
     Ok(exit::OK)
+}
+
+/// One row for each.
+pub fn show(ui: &mut Ui, checkpoints: &[CheckpointRecord]) -> Result<(), CliError> {
+    let rows: Vec<Vec<String>> = checkpoints.iter().map(row).collect();
+    ui.bytes(table(&["#", "NAME", "AGE", "TIME", "WORKSPACES"], &rows).as_bytes())
 }
 
 fn row(record: &CheckpointRecord) -> Vec<String> {

@@ -2,7 +2,7 @@ use std::ffi::OsString;
 
 use sandboxer_core::Error;
 use sandboxer_core::model::{CommitRequest, DiffEntry, History, OnConflict};
-use sandboxer_core::service::{Sandbox, TargetCommit};
+use sandboxer_core::service::TargetCommit;
 use sandboxer_documents::conflicts::Attempt;
 use sandboxer_documents::git::revisions;
 use sandboxer_documents::{CommitDocument, Summary};
@@ -48,44 +48,38 @@ pub struct Args {
     pub target: TargetOrPlan,
     /// Only these paths and what lies below them
     #[arg(value_name = "PATH")]
-    paths: Vec<OsString>,
+    pub paths: Vec<OsString>,
     #[command(flatten)]
-    selection: SelectionArgs,
+    pub selection: SelectionArgs,
     /// Why; kept in the log, and the message of a git commit
     #[arg(short, long)]
-    message: Option<String>,
+    pub message: Option<String>,
     /// Refuse (exit 5) unless this is the digest of exactly what is to be committed
     #[arg(long)]
-    digest: Option<String>,
+    pub digest: Option<String>,
     #[command(flatten)]
-    revision: RevisionArgs,
+    pub revision: RevisionArgs,
     #[command(flatten)]
-    conflicts: ConflictArgs,
+    pub conflicts: ConflictArgs,
     #[command(flatten)]
-    rules: RuleArgs,
+    pub rules: RuleArgs,
     /// Check everything and tell what would be committed, but write nothing
     #[arg(long, conflicts_with = "write_conflicts")]
-    dry_run: bool,
+    pub dry_run: bool,
 }
 
 /// What becomes of it in a git repository.
 #[derive(clap::Args)]
-struct RevisionArgs {
+pub struct RevisionArgs {
     /// Only leave it as this branch, for review; the checkout is not touched
     #[arg(long, value_name = "BRANCH", help_heading = git::HEADING)]
-    to: Option<String>,
+    pub to: Option<String>,
     /// Keep the commits that were made in the sandbox; one more has what is in none of them
     #[arg(long, conflicts_with = "squash", help_heading = git::HEADING)]
-    keep_commits: bool,
+    pub keep_commits: bool,
     /// Make one commit of everything, whatever was committed in the sandbox [default]
     #[arg(long, help_heading = git::HEADING)]
-    squash: bool,
-}
-
-/// What was selected, as it is typed again; hunks as the files they are in.
-fn selection(request: &CommitRequest) -> String {
-    let paths = request.paths.iter().chain(request.hunks.iter().map(|hunks| &hunks.path));
-    paths.map(|path| format!(" {}", shell_word(&path.to_string()))).collect()
+    pub squash: bool,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
@@ -113,7 +107,7 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         }
         chosen.put_into(&mut request);
     }
-    let attempt = Attempt::Commit { way: request.on_conflict, selection: selection(&request) };
+    let attempt = Attempt::commit(&request);
     if let Some(chosen) = chosen.filter(|_| !args.dry_run && request.digest.is_none()) {
         request.digest = chosen.digest_as_seen(&session, &target, &request, &attempt)?;
     }
@@ -128,8 +122,10 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     match (app.ui.json, args.dry_run) {
         (true, true) => app.ui.document(&CommitDocument::tried(&target.sandbox, &commit))?,
         (true, false) => app.ui.document(&CommitDocument::new(&target.sandbox, &commit))?,
-        (false, true) => tell_tried(&mut app.ui, &target.sandbox, &request, &commit)?,
-        (false, false) => tell(&mut app.ui, &target.sandbox, &request, &commit)?,
+        (false, true) => tell_tried(&mut app.ui, &target.sandbox.name, &request, &commit)?,
+        (false, false) => tell(&mut app.ui, &target.sandbox.name, &request, &commit, |ui, branch| {
+            git::tell_review(ui, &target.sandbox, &commit, branch);
+        })?,
     }
     Ok(exit_code(&commit))
 }
@@ -140,29 +136,36 @@ pub fn exit_code(commit: &TargetCommit) -> u8 {
     if parked { exit::CONFLICT } else { exit::OK }
 }
 
-/// What was committed, for people.
-fn tell(
+/// What was committed, for people; `review` says how to look at a branch that it was left on.
+pub fn tell(
     ui: &mut Ui,
-    sandbox: &Sandbox,
+    sandbox: &str,
     request: &CommitRequest,
     commit: &TargetCommit,
+    review: impl FnOnce(&Ui, &str),
 ) -> Result<(), CliError> {
     if let Some(branch) = &request.branch {
-        return tell_left(ui, sandbox, branch, commit);
+        return tell_left(ui, sandbox, branch, commit, review);
     }
     ui.line(sentence(sandbox, commit))?;
     ui.flush()?;
     tell_notices(ui, commit);
     if summary(commit).total > 0 {
-        tell_next(ui, &shell_word(&sandbox.name), request, commit);
+        tell_next(ui, &shell_word(sandbox), request, commit);
     }
     Ok(())
 }
 
 /// What was left as a branch, for people. It is still pending, and there is nothing to take back: a branch is deleted.
-fn tell_left(ui: &mut Ui, sandbox: &Sandbox, branch: &str, commit: &TargetCommit) -> Result<(), CliError> {
+fn tell_left(
+    ui: &mut Ui,
+    sandbox: &str,
+    branch: &str,
+    commit: &TargetCommit,
+    review: impl FnOnce(&Ui, &str),
+) -> Result<(), CliError> {
     let is_new = revisions(commit).next().is_some();
-    match (is_new, output::name(&sandbox.name)) {
+    match (is_new, output::name(sandbox)) {
         (true, _) => ui.line(left_sentence("left", sandbox, branch, commit))?,
         (false, name) => {
             ui.line(format_args!("nothing in {name} that branch {} does not have", output::name(branch)))?;
@@ -171,14 +174,14 @@ fn tell_left(ui: &mut Ui, sandbox: &Sandbox, branch: &str, commit: &TargetCommit
     ui.flush()?;
     tell_notices(ui, commit);
     if is_new {
-        git::tell_review(ui, sandbox, commit, branch);
-        ui.next("still pending here:", &format!("sandbox diff {}", shell_word(&sandbox.name)));
+        review(ui, branch);
+        ui.next("still pending here:", &format!("sandbox diff {}", shell_word(sandbox)));
     }
     Ok(())
 }
 
-fn left_sentence(verb: &str, sandbox: &Sandbox, branch: &str, commit: &TargetCommit) -> String {
-    let (name, changes) = (output::name(&sandbox.name), count(summary(commit).total, "change"));
+fn left_sentence(verb: &str, sandbox: &str, branch: &str, commit: &TargetCommit) -> String {
+    let (name, changes) = (output::name(sandbox), count(summary(commit).total, "change"));
     let on = match git::named_on_branch(commit) {
         Some(named) => named,
         None => format!(" on branch {}", output::name(branch)),
@@ -200,9 +203,9 @@ fn tell_next(ui: &Ui, name: &str, request: &CommitRequest, commit: &TargetCommit
 }
 
 /// What would be committed, for people: the same sentence, and all that can be known of it.
-fn tell_tried(
+pub fn tell_tried(
     ui: &mut Ui,
-    sandbox: &Sandbox,
+    sandbox: &str,
     request: &CommitRequest,
     commit: &TargetCommit,
 ) -> Result<(), CliError> {
@@ -212,7 +215,7 @@ fn tell_tried(
     }
     tell_entries(ui, commit)?;
     if summary(commit).total > 0 {
-        ui.line(format_args!("digest {}", commit.digest))?;
+        ui.line(format_args!("digest {}", output::name(&commit.digest)))?;
     }
     ui.flush()?;
     tell_notices(ui, commit);
@@ -239,13 +242,13 @@ pub fn leaves_something(way: OnConflict, commit: &TargetCommit) -> bool {
 }
 
 /// One sentence on what was committed.
-pub fn sentence(sandbox: &Sandbox, commit: &TargetCommit) -> String {
+pub fn sentence(sandbox: &str, commit: &TargetCommit) -> String {
     sentence_with("committed", sandbox, commit)
 }
 
 /// The same with another verb.
-pub fn sentence_with(verb: &str, sandbox: &Sandbox, commit: &TargetCommit) -> String {
-    let (summary, name) = (summary(commit), output::name(&sandbox.name));
+pub fn sentence_with(verb: &str, sandbox: &str, commit: &TargetCommit) -> String {
+    let (summary, name) = (summary(commit), output::name(sandbox));
     match summary.total {
         0 => format!("nothing to commit in {name}"),
         total => {

@@ -1,6 +1,7 @@
 use std::path::{Path, PathBuf};
 
-use sandboxer_core::config::parse_ttl;
+use sandboxer_core::config::{Settings, parse_ttl};
+use sandboxer_core::environment::SandboxStatus;
 use sandboxer_core::model::PlanId;
 use sandboxer_core::service::{Consumer, CreateRequest, Created, Input, Sandbox, Target, Workspace};
 use sandboxer_core::types::is_url;
@@ -13,8 +14,8 @@ use crate::cli::databases::{self, DatabaseArgs};
 use crate::cli::environments::EnvironmentArgs;
 use crate::cli::error::CliError;
 use crate::cli::git::CheckoutArgs;
-use crate::cli::output::{self, shell_word};
-use crate::cli::session::{App, Session, current_dir, typed};
+use crate::cli::output::{self, Ui, shell_word};
+use crate::cli::session::{App, current_dir, typed};
 use crate::cli::{Outcome, exit};
 
 /// Make a sandbox of one or more directories, files or databases
@@ -34,39 +35,39 @@ Examples:
 pub struct Args {
     /// Directories, files, URLs of databases, or env:NAME of a variable with one [default: the current directory]
     #[arg(value_name = "RESOURCE")]
-    resources: Vec<PathBuf>,
+    pub resources: Vec<PathBuf>,
     /// A resource with a name for its workspace
     #[arg(long = "input", value_name = "NAME=RESOURCE")]
-    inputs: Vec<String>,
+    pub inputs: Vec<String>,
     /// How to isolate; see `sandbox strategies`
     #[arg(short, long)]
-    strategy: Option<String>,
+    pub strategy: Option<String>,
     /// Fail (exit 6) rather than use another strategy where this one does not work
     #[arg(long)]
-    no_fallback: bool,
+    pub no_fallback: bool,
     /// The piece of work that the sandbox belongs to
     #[arg(long)]
-    plan: Option<String>,
+    pub plan: Option<String>,
     /// Its name [default: from the resource]
     #[arg(short, long)]
-    name: Option<String>,
+    pub name: Option<String>,
     /// Time to live, such as 30m, 2h or 7d; uncommitted work is parked when it is over
     #[arg(long, value_name = "DURATION")]
-    ttl: Option<String>,
+    pub ttl: Option<String>,
     /// Only what matches; can be repeated
     #[arg(long, value_name = "PATTERN")]
-    include: Vec<String>,
+    pub include: Vec<String>,
     /// Not what matches; can be repeated
     #[arg(long, value_name = "PATTERN")]
-    exclude: Vec<String>,
+    pub exclude: Vec<String>,
     #[command(flatten)]
-    checkout: CheckoutArgs,
+    pub checkout: CheckoutArgs,
     #[command(flatten)]
-    database: DatabaseArgs,
+    pub database: DatabaseArgs,
     #[command(flatten)]
-    environment: EnvironmentArgs,
+    pub environment: EnvironmentArgs,
     #[command(flatten)]
-    consumer: ConsumerArgs,
+    pub consumer: ConsumerArgs,
 }
 
 /// Who asks.
@@ -83,8 +84,7 @@ pub struct ConsumerArgs {
 
 impl ConsumerArgs {
     /// The consumer by flag, setting, default.
-    pub fn consumer(&self, session: &Session) -> Consumer {
-        let settings = &session.settings;
+    pub fn consumer(&self, settings: &Settings) -> Consumer {
         let actor_type = self.actor_type.clone().or_else(|| settings.actor_type.clone());
         let project = self.project.clone().or_else(|| settings.project.clone());
         Consumer {
@@ -107,7 +107,7 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         plan: args.plan.as_deref().map(PlanId::from_string),
         name: args.name.clone(),
         ttl: args.ttl.as_deref().map(parse_ttl).transpose()?,
-        consumer: args.consumer.consumer(&session),
+        consumer: args.consumer.consumer(&session.settings),
         disposable: false,
         environment: args.environment.request(app)?,
     };
@@ -154,7 +154,7 @@ pub fn location(resource: &Path) -> Result<String, CliError> {
     })
 }
 
-fn split_input(text: &str) -> Result<(&str, &str), CliError> {
+pub fn split_input(text: &str) -> Result<(&str, &str), CliError> {
     text.split_once('=').filter(|(name, resource)| !name.is_empty() && !resource.is_empty()).ok_or_else(
         || {
             CliError::usage(format!("--input {text:?} is not NAME=RESOURCE"))
@@ -181,24 +181,32 @@ fn project_start(inputs: &[Input]) -> Result<PathBuf, CliError> {
 
 fn tell(app: &mut App, created: &Created) -> Outcome {
     let sandbox = &created.sandbox;
+    let document = SandboxDocument::new(sandbox, created.created, &created.message);
+    let document = document.with_git(git::about_all(sandbox));
     if app.ui.json {
-        let document = SandboxDocument::new(sandbox, created.created, &created.message);
-        app.ui.document(&document.with_git(git::about_all(sandbox)))?;
+        app.ui.document(&document)?;
         return Ok(exit::OK);
     }
-    describe(&mut app.ui, sandbox, &[])?;
-    app.ui.flush()?;
-    app.ui.note(output::sentence(&created.message));
-    for workspace in sandbox.workspaces.iter().filter(|w| w.sandbox_ref.strategy_name != w.requested_strategy)
-    {
-        let (requested, used) = (&workspace.requested_strategy, &workspace.sandbox_ref.strategy_name);
-        app.ui.note(format_args!("{requested} does not work here, so it is {used}"));
-    }
+    let status = document.to_status().map_err(|e| CliError::output(e.into()))?;
+    tell_made(&mut app.ui, &status)?;
     if let Some(first) = sandbox.workspaces.first() {
         tell_where(app, sandbox, first);
     }
     app.ui.next("then:", &format!("sandbox diff {}", shell_word(&sandbox.name)));
     Ok(exit::OK)
+}
+
+/// What was made, for people.
+pub fn tell_made(ui: &mut Ui, sandbox: &SandboxStatus) -> Result<(), CliError> {
+    describe(ui, sandbox)?;
+    ui.flush()?;
+    ui.note(output::sentence(&sandbox.message));
+    for workspace in sandbox.workspaces.iter().filter(|w| w.strategy != w.requested_strategy) {
+        let (requested, used) =
+            (output::name(&workspace.requested_strategy), output::name(&workspace.strategy));
+        ui.note(format_args!("{requested} does not work here, so it is {used}"));
+    }
+    Ok(())
 }
 
 /// How to get at the first workspace: into a directory, or at a file.

@@ -24,10 +24,10 @@ pub struct Args {
     pub target: TargetArg,
     /// Throw uncommitted work away for good
     #[arg(long)]
-    discard: bool,
+    pub discard: bool,
     /// Throw it away even where its strategy cannot clean up; says what may be left
     #[arg(long)]
-    force: bool,
+    pub force: bool,
 }
 
 impl Args {

@@ -1,12 +1,12 @@
 use std::ffi::OsString;
 
 use sandboxer_core::service::{Target, TargetDiff};
-use sandboxer_documents::{DiffDocument, PatchedDiffDocument, patch};
+use sandboxer_documents::{DiffDocument, PatchedDiffDocument, Summary, patch};
 
 use super::{Named, rel_paths};
 use crate::cli::diffs;
 use crate::cli::error::CliError;
-use crate::cli::output::{count, shell_word};
+use crate::cli::output::{Ui, count, shell_word};
 use crate::cli::plans;
 use crate::cli::session::{App, typed};
 use crate::cli::{Outcome, exit};
@@ -26,22 +26,22 @@ Examples:
 pub struct Args {
     /// Sandbox: its name, its id, a unique prefix of the id, or @last; with :WORKSPACE for one of several
     #[arg(value_name = "ID", default_value = "@last")]
-    id: String,
+    pub id: String,
     /// Only these paths and what lies below them
     #[arg(value_name = "PATH")]
-    paths: Vec<OsString>,
+    pub paths: Vec<OsString>,
     /// All open sandboxes of this plan, with one digest
     #[arg(long, value_name = "PLAN", conflicts_with_all = ["id", "paths", "patch"])]
-    plan: Option<String>,
+    pub plan: Option<String>,
     /// Lines added and removed, file by file
     #[arg(long, conflicts_with = "patch")]
-    stat: bool,
+    pub stat: bool,
     /// The difference as a patch
     #[arg(short, long)]
-    patch: bool,
+    pub patch: bool,
     /// Exit with 1 if there are differences
     #[arg(long)]
-    exit_code: bool,
+    pub exit_code: bool,
 }
 
 impl Args {
@@ -83,22 +83,22 @@ fn show(app: &mut App, args: &Args, target: &Target, diff: &TargetDiff) -> Resul
     }
     diffs::show_entries(&mut app.ui, diff)?;
     app.ui.flush()?;
-    tell_next(app, args, target, diff);
+    tell_next(&app.ui, args, diffs::summary(diff), &typed(target), &with_changes(target, diff));
     Ok(())
 }
 
-fn tell_next(app: &App, args: &Args, target: &Target, diff: &TargetDiff) {
-    let (summary, name) = (diffs::summary(diff), typed(target));
+/// How much it is, and what to do with it; `changed` is what is typed for a workspace that has a patch.
+pub fn tell_next(ui: &Ui, args: &Args, summary: Summary, name: &str, changed: &str) {
     let paths: String =
         args.paths.iter().map(|path| format!(" {}", shell_word(&path.to_string_lossy()))).collect();
     if summary.total == 0 {
-        app.ui.note("no changes");
+        ui.note("no changes");
         return;
     }
-    app.ui.note(format_args!("{}: {}", count(summary.total, "change"), summary.text()));
-    app.ui.next("see the content:", &format!("sandbox diff {}{paths} --patch", with_changes(target, diff)));
-    app.ui.next("make it real:   ", &format!("sandbox commit {name}{paths}"));
-    app.ui.next("throw it away:  ", &format!("sandbox rollback {name}{paths}"));
+    ui.note(format_args!("{}: {}", count(summary.total, "change"), summary.text()));
+    ui.next("see the content:", &format!("sandbox diff {changed}{paths} --patch"));
+    ui.next("make it real:   ", &format!("sandbox commit {name}{paths}"));
+    ui.next("throw it away:  ", &format!("sandbox rollback {name}{paths}"));
 }
 
 /// What to type for the workspace whose patch to see: the first that has one.

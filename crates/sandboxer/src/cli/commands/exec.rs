@@ -31,12 +31,12 @@ pub struct Args {
     pub target: TargetArg,
     /// Work in this directory, relative to the workspace
     #[arg(short = 'w', long, value_name = "DIR")]
-    directory: Option<PathBuf>,
+    pub directory: Option<PathBuf>,
     #[command(flatten)]
-    contain: ContainArgs,
+    pub contain: ContainArgs,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
-    command: Vec<OsString>,
+    pub command: Vec<OsString>,
 }
 
 /// What `--json` prints.

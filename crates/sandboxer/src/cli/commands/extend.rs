@@ -2,7 +2,8 @@ use sandboxer_core::config::parse_ttl;
 use sandboxer_documents::SandboxDocument;
 
 use super::TargetArg;
-use crate::cli::output::{self, expiry};
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Ui, expiry};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
 
@@ -19,7 +20,7 @@ pub struct Args {
     pub target: TargetArg,
     /// Time to live from now, such as 30m, 2h or 7d
     #[arg(value_name = "DURATION")]
-    ttl: String,
+    pub ttl: String,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
@@ -30,7 +31,11 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         app.ui.document(&SandboxDocument::of(&sandbox))?;
         return Ok(exit::OK);
     }
-    let when = expiry(sandbox.expires_at, jiff::Timestamp::now());
-    app.ui.line(format_args!("{} expires {when}", output::name(&sandbox.name)))?;
+    tell(&mut app.ui, &sandbox.name, &expiry(sandbox.expires_at, jiff::Timestamp::now()))?;
     Ok(exit::OK)
+}
+
+/// When it ends, for people.
+pub fn tell(ui: &mut Ui, sandbox: &str, when: &str) -> Result<(), CliError> {
+    ui.line(format_args!("{} expires {when}", output::name(sandbox)))
 }

@@ -3,7 +3,8 @@ use sandboxer_documents::{ExtensionsDocument, WithOrigin};
 
 use super::extensions_check;
 use crate::cli::catalogue::{show, words};
-use crate::cli::output::{self, table};
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Ui, table};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
 
@@ -23,14 +24,14 @@ Examples:
 pub struct Args {
     /// All of this one
     #[arg(value_name = "ID")]
-    id: Option<String>,
+    pub id: Option<String>,
     #[command(subcommand)]
-    what: Option<What>,
+    pub what: Option<What>,
 }
 
 /// What to do with one of them.
 #[derive(clap::Subcommand)]
-enum What {
+pub enum What {
     Check(extensions_check::Args),
 }
 
@@ -45,11 +46,19 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     } else if app.ui.json {
         app.ui.document(&ExtensionsDocument::new(&catalogue))?;
     } else {
-        let rows: Vec<Vec<String>> = catalogue.extensions().map(row).collect();
-        let head = ["ID", "PROVIDER", "ISOLATION", "NETWORK", "COST", "ORIGIN", "SUMMARY"];
-        app.ui.bytes(table(&head, &rows).as_bytes())?;
+        show_all(&mut app.ui, catalogue.extensions())?;
     }
     Ok(exit::OK)
+}
+
+/// One row for each.
+pub fn show_all<'a>(
+    ui: &mut Ui,
+    extensions: impl Iterator<Item = &'a ExtensionDefinition>,
+) -> Result<(), CliError> {
+    let rows: Vec<Vec<String>> = extensions.map(row).collect();
+    let head = ["ID", "PROVIDER", "ISOLATION", "NETWORK", "COST", "ORIGIN", "SUMMARY"];
+    ui.bytes(table(&head, &rows).as_bytes())
 }
 
 fn row(extension: &ExtensionDefinition) -> Vec<String> {
@@ -70,6 +79,10 @@ fn price(pricing: &Pricing) -> String {
         PricingModel::PerHour => "an hour",
         PricingModel::PerSandbox => "a sandbox",
     };
-    let currency = pricing.currency.as_deref().map(|currency| format!(" {currency}")).unwrap_or_default();
+    let currency = pricing
+        .currency
+        .as_deref()
+        .map(|currency| format!(" {}", output::sentence(currency)))
+        .unwrap_or_default();
     format!("{}{currency} {each}", pricing.amount)
 }

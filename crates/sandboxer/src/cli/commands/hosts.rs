@@ -2,7 +2,8 @@ use sandboxer_core::environment::{Capacity, Host};
 use sandboxer_documents::{HostsDocument, WithOrigin};
 
 use crate::cli::catalogue::{show, words};
-use crate::cli::output::{self, count, table};
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Ui, count, table};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
 
@@ -18,7 +19,7 @@ Examples:
 pub struct Args {
     /// All of this one
     #[arg(value_name = "ID")]
-    id: Option<String>,
+    pub id: Option<String>,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
@@ -29,11 +30,16 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     } else if app.ui.json {
         app.ui.document(&HostsDocument::new(&catalogue))?;
     } else {
-        let rows: Vec<Vec<String>> = catalogue.hosts().map(row).collect();
-        let head = ["ID", "ADDRESS", "EXTENSIONS", "REGION", "ROOM FOR", "ORIGIN", "SUMMARY"];
-        app.ui.bytes(table(&head, &rows).as_bytes())?;
+        show_all(&mut app.ui, catalogue.hosts())?;
     }
     Ok(exit::OK)
+}
+
+/// One row for each.
+pub fn show_all<'a>(ui: &mut Ui, hosts: impl Iterator<Item = &'a Host>) -> Result<(), CliError> {
+    let rows: Vec<Vec<String>> = hosts.map(row).collect();
+    let head = ["ID", "ADDRESS", "EXTENSIONS", "REGION", "ROOM FOR", "ORIGIN", "SUMMARY"];
+    ui.bytes(table(&head, &rows).as_bytes())
 }
 
 fn row(host: &Host) -> Vec<String> {
@@ -52,7 +58,7 @@ fn room(capacity: &Capacity) -> String {
     let sandboxes =
         capacity.sandboxes.map(|most| count(usize::try_from(most).unwrap_or(usize::MAX), "sandbox"));
     let cpus = capacity.cpus.map(|cpus| format!("{cpus} cpus"));
-    let memory = capacity.memory.as_ref().map(|memory| format!("{memory} memory"));
+    let memory = capacity.memory.as_ref().map(|memory| format!("{} memory", output::sentence(memory)));
     let bounds: Vec<String> = [sandboxes, cpus, memory].into_iter().flatten().collect();
     if bounds.is_empty() { "any number".to_owned() } else { bounds.join(", ") }
 }

@@ -1,10 +1,11 @@
 use jiff::Timestamp;
 use sandboxer::wiring;
+use sandboxer_core::environment::{SandboxStatus, StatusWorkspace};
 use sandboxer_core::service::Sandbox;
-use sandboxer_documents::SandboxesDocument;
+use sandboxer_documents::{SandboxDocument, SandboxesDocument};
 
 use crate::cli::error::CliError;
-use crate::cli::output::{self, age, expiry, table};
+use crate::cli::output::{self, Ui, age, expiry, instant, table};
 use crate::cli::session::{ADOPT, App};
 use crate::cli::{Outcome, exit};
 
@@ -21,7 +22,7 @@ Examples:
 pub struct Args {
     /// Those that are gone or failed too
     #[arg(short, long)]
-    all: bool,
+    pub all: bool,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
@@ -33,12 +34,20 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     } else if found.is_empty() {
         app.ui.next("no sandboxes; make one with", "sandbox create");
     } else {
-        let now = Timestamp::now();
-        let rows: Vec<Vec<String>> = found.iter().map(|sandbox| row(sandbox, now)).collect();
-        let text = table(&["NAME", "ID", "STATE", "AGE", "EXPIRES", "STRATEGY", "RESOURCE"], &rows);
-        app.ui.bytes(text.as_bytes())?;
+        let told = found.iter().map(|sandbox| SandboxDocument::of(sandbox).to_status());
+        let told: Vec<SandboxStatus> =
+            told.collect::<Result<_, _>>().map_err(|e| CliError::output(e.into()))?;
+        show(&mut app.ui, &told)?;
     }
     Ok(exit::OK)
+}
+
+/// One row for each.
+pub fn show(ui: &mut Ui, sandboxes: &[SandboxStatus]) -> Result<(), CliError> {
+    let now = Timestamp::now();
+    let rows: Vec<Vec<String>> = sandboxes.iter().map(|sandbox| row(sandbox, now)).collect();
+    let text = table(&["NAME", "ID", "STATE", "AGE", "EXPIRES", "STRATEGY", "RESOURCE"], &rows);
+    ui.bytes(text.as_bytes())
 }
 
 /// The sandboxes; and, where there are none, whether some are on disk that the state has lost.
@@ -54,19 +63,23 @@ fn look(app: &App, args: &Args) -> Result<(Vec<Sandbox>, bool), CliError> {
     Ok((found, lost))
 }
 
-fn row(sandbox: &Sandbox, now: Timestamp) -> Vec<String> {
-    let of_each = |part: fn(&sandboxer_core::service::Workspace) -> String| {
+fn row(sandbox: &SandboxStatus, now: Timestamp) -> Vec<String> {
+    let of_each = |part: fn(&StatusWorkspace) -> String| {
         let mut parts: Vec<String> = sandbox.workspaces.iter().map(part).collect();
         parts.dedup();
         parts.join(", ")
     };
     vec![
         output::name(&sandbox.name),
-        sandbox.id.to_string(),
+        output::name(&sandbox.sandbox_id),
         format!("{:?}", sandbox.state).to_lowercase(),
-        age(sandbox.created_at, now),
-        if sandbox.state.is_live() { expiry(sandbox.expires_at, now) } else { "-".to_owned() },
-        of_each(|w| w.sandbox_ref.strategy_name.clone()),
+        age(instant(&sandbox.created_at), now),
+        if sandbox.state.is_live() {
+            expiry(sandbox.expires_at.as_deref().map(instant), now)
+        } else {
+            "-".to_owned()
+        },
+        of_each(|w| output::name(&w.strategy)),
         of_each(|w| output::name(&w.resource.location)),
     ]
 }

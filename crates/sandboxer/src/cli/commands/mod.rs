@@ -1,35 +1,35 @@
 //! Every command, one file each: an args struct whose doc comment is the help, then one function.
 
 mod adopt;
-mod checkpoint;
-mod checkpoints;
+pub mod checkpoint;
+pub mod checkpoints;
 pub mod commit;
 mod completions;
-mod create;
-mod destroy;
-mod diff;
+pub mod create;
+pub mod destroy;
+pub mod diff;
 mod doctor;
-mod events;
-mod exec;
-mod extend;
-mod extensions;
+pub mod events;
+pub mod exec;
+pub mod extend;
+pub mod extensions;
 mod extensions_check;
 mod gc;
-mod get;
-mod hosts;
-mod list;
+pub mod get;
+pub mod hosts;
+pub mod list;
 mod log;
 mod man;
 mod parked;
 mod path;
-mod profiles;
+pub mod profiles;
 mod ps;
-mod read;
+pub mod read;
 mod reconcile;
-mod recreate;
+pub mod recreate;
 mod refresh;
-mod restore;
-mod rollback;
+pub mod restore;
+pub mod rollback;
 mod route;
 mod run;
 mod serve;
@@ -40,15 +40,16 @@ mod strategies;
 mod token;
 mod trust;
 mod types;
-mod undo;
+pub mod undo;
 mod unpark;
 mod usage;
-mod write;
+pub mod write;
 
 use sandboxer_core::model::RelPath;
 
 use super::Outcome;
 use super::error::CliError;
+use super::remote;
 use super::session::App;
 
 /// The commands, in the order of a day's work.
@@ -102,7 +103,10 @@ pub enum Command {
 impl Command {
     /// Runs it. An error's hints name the sandbox as it was typed.
     pub fn run(&self, app: &mut App) -> Outcome {
-        let outcome = self.dispatch(app);
+        let outcome = match app.server.take() {
+            Some(server) => remote::run(app, &server, self),
+            None => self.dispatch(app),
+        };
         match self.named() {
             Some(Named::Sandbox(selector)) => outcome.map_err(|error| error.aimed_at(selector)),
             Some(Named::Plan(plan)) => outcome.map_err(|error| error.aimed_at_plan(plan)),
@@ -116,6 +120,11 @@ impl Command {
             self,
             Self::Completions(_) | Self::Man(_) | Self::Doctor(_) | Self::Types(_) | Self::Trust(_)
         )
+    }
+
+    /// Whether it is about this very program, wherever commands are sent: shells start with it.
+    pub fn is_about_the_program(&self) -> bool {
+        matches!(self, Self::Completions(_) | Self::Man(_))
     }
 
     fn dispatch(&self, app: &mut App) -> Outcome {
@@ -215,10 +224,10 @@ pub struct TargetArg {
 pub struct TargetOrPlan {
     /// Sandbox: its name, its id, a unique prefix of the id, or @last; with :WORKSPACE for one of several
     #[arg(value_name = "ID", required_unless_present = "plan")]
-    id: Option<String>,
+    pub id: Option<String>,
     /// All open sandboxes of this plan, as one
     #[arg(long, value_name = "PLAN", conflicts_with_all = ["id", "paths", "patch", "hunks"])]
-    plan: Option<String>,
+    pub plan: Option<String>,
 }
 
 /// What was typed.
@@ -239,10 +248,11 @@ impl TargetOrPlan {
 }
 
 /// Paths inside a workspace, as they were typed.
-fn rel_paths(typed: &[std::ffi::OsString]) -> Result<Vec<RelPath>, CliError> {
+pub fn rel_paths(typed: &[std::ffi::OsString]) -> Result<Vec<RelPath>, CliError> {
     typed.iter().map(rel_path).collect()
 }
 
-fn rel_path(typed: &std::ffi::OsString) -> Result<RelPath, CliError> {
+/// The same of one.
+pub fn rel_path(typed: &std::ffi::OsString) -> Result<RelPath, CliError> {
     RelPath::parse(typed).map_err(|error| CliError::from(sandboxer_core::Error::from(error)))
 }

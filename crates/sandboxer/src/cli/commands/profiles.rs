@@ -2,7 +2,8 @@ use sandboxer_core::environment::{Policy, Profile};
 use sandboxer_documents::{ProfilesDocument, WithOrigin};
 
 use crate::cli::catalogue::{show, word};
-use crate::cli::output::{self, table};
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Ui, table};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
 
@@ -18,7 +19,7 @@ Examples:
 pub struct Args {
     /// All of this one
     #[arg(value_name = "ID")]
-    id: Option<String>,
+    pub id: Option<String>,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
@@ -29,17 +30,22 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     } else if app.ui.json {
         app.ui.document(&ProfilesDocument::new(&catalogue))?;
     } else {
-        let rows: Vec<Vec<String>> = catalogue.profiles().map(row).collect();
-        let head = ["ID", "EXTENSION", "ISOLATION", "NETWORK", "TTL", "ORIGIN", "SUMMARY"];
-        app.ui.bytes(table(&head, &rows).as_bytes())?;
+        show_all(&mut app.ui, catalogue.profiles())?;
     }
     Ok(exit::OK)
+}
+
+/// One row for each.
+pub fn show_all<'a>(ui: &mut Ui, profiles: impl Iterator<Item = &'a Profile>) -> Result<(), CliError> {
+    let rows: Vec<Vec<String>> = profiles.map(row).collect();
+    let head = ["ID", "EXTENSION", "ISOLATION", "NETWORK", "TTL", "ORIGIN", "SUMMARY"];
+    ui.bytes(table(&head, &rows).as_bytes())
 }
 
 fn row(profile: &Profile) -> Vec<String> {
     let binding = &profile.extension;
     let extension = match (binding.policy, &binding.id) {
-        (Policy::Explicit, Some(id)) => id.clone(),
+        (Policy::Explicit, Some(id)) => output::name(id),
         (policy, _) => word(&policy),
     };
     vec![
@@ -47,7 +53,7 @@ fn row(profile: &Profile) -> Vec<String> {
         extension,
         word(&profile.isolation),
         profile.network.word().to_owned(),
-        profile.ttl.clone().unwrap_or_else(|| "-".to_owned()),
+        output::sentence(profile.ttl.as_deref().unwrap_or("-")),
         output::name(&profile.origin),
         output::sentence(&profile.summary),
     ]

@@ -19,7 +19,7 @@ pub struct Args {
     #[command(flatten)]
     pub target: TargetArg,
     /// Path inside the workspace
-    path: OsString,
+    pub path: OsString,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {

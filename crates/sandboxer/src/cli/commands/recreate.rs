@@ -1,7 +1,8 @@
 use sandboxer_documents::SandboxDocument;
 
 use super::TargetArg;
-use crate::cli::output;
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Ui};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
 
@@ -19,7 +20,7 @@ pub struct Args {
     pub target: TargetArg,
     /// Restore this checkpoint of the workspaces first
     #[arg(long, value_name = "CHECKPOINT")]
-    from: Option<String>,
+    pub from: Option<String>,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
@@ -29,11 +30,13 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     if app.ui.json {
         app.ui.document(&SandboxDocument::of(&sandbox))?;
     } else {
-        let (name, extension) = (output::name(&sandbox.name), sandbox.extension_id());
-        app.ui.line(format_args!(
-            "made the environment of {name} again, by {extension} on {}",
-            sandbox.host()
-        ))?;
+        tell(&mut app.ui, &sandbox.name, sandbox.extension_id(), sandbox.host())?;
     }
     Ok(exit::OK)
+}
+
+/// What was made again, for people.
+pub fn tell(ui: &mut Ui, sandbox: &str, extension: &str, host: &str) -> Result<(), CliError> {
+    let (name, extension, host) = (output::name(sandbox), output::name(extension), output::name(host));
+    ui.line(format_args!("made the environment of {name} again, by {extension} on {host}"))
 }

@@ -17,7 +17,7 @@ pub struct Args {
     #[command(flatten)]
     pub target: TargetArg,
     /// The checkpoint's name
-    name: String,
+    pub name: String,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {

@@ -29,9 +29,9 @@ pub struct Args {
     pub target: TargetOrPlan,
     /// Only these paths and what lies below them
     #[arg(value_name = "PATH")]
-    paths: Vec<OsString>,
+    pub paths: Vec<OsString>,
     #[command(flatten)]
-    selection: SelectionArgs,
+    pub selection: SelectionArgs,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {

@@ -1,7 +1,7 @@
 use sandboxer::wiring;
 use sandboxer_core::Error;
-use sandboxer_core::service::{Operation, Sandbox, SandboxState, Undone};
-use sandboxer_documents::conflicts::Attempt;
+use sandboxer_core::service::{Operation, Sandbox, SandboxState, TargetCommit};
+use sandboxer_documents::conflicts::{Attempt, no_commit};
 use sandboxer_documents::{Summary, UndoDocument};
 
 use super::commit::{exit_code, tell_notices};
@@ -45,7 +45,9 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     if app.ui.json {
         app.ui.document(&UndoDocument::new(&undone))?;
     } else {
-        tell(&mut app.ui, &undone, is_pending_again(&session, &operation)?)?;
+        let line = sentence(&undone.sandbox.name, &operation.kind, operation.id.as_str(), &undone.commit);
+        let pending = is_pending_again(&session, &operation)?;
+        tell(&mut app.ui, &undone.sandbox.name, &line, &undone.commit, pending)?;
     }
     Ok(exit_code(&undone.commit))
 }
@@ -98,24 +100,13 @@ fn last_of(session: &Session, selector: &str) -> Result<Operation, CliError> {
         return Err(CliError::usage("a commit is taken back in all its workspaces")
             .hint(format!("`sandbox undo {name}`, or an operation from `sandbox log {name}`")));
     }
-    let name = output::name(&target.sandbox.name);
-    let none = format!("there is no commit of {name} to take back");
-    session.manager.last_commit(Some(&target.sandbox)).map_err(|error| or_none(error, none))
-}
-
-/// In words that fit, where there is no such commit.
-fn or_none(error: Error, message: String) -> CliError {
-    let mut told = CliError::from(error);
-    if told.kind == Kind::NotFound {
-        told.message = message;
-    }
-    told
+    let last = session.manager.last_commit(Some(&target.sandbox));
+    last.map_err(|error| no_commit(error, Some(&target.sandbox.name)).into())
 }
 
 /// The newest commit of all. Where its sandbox is gone, an older one is not taken for it.
 fn newest(session: &Session) -> Result<Operation, CliError> {
-    let none = "there is no commit to take back".to_owned();
-    let operation = session.manager.last_commit(None).map_err(|error| or_none(error, none))?;
+    let operation = session.manager.last_commit(None).map_err(|error| no_commit(error, None))?;
     if kept_in(session, &operation)?.is_some() {
         return Ok(operation);
     }
@@ -155,32 +146,34 @@ fn is_in_effect(operation: &Operation) -> bool {
     operation.kind == "commit" && is_done(operation) && did_something && !only_a_branch
 }
 
-fn tell(ui: &mut Ui, undone: &Undone, pending: bool) -> Result<(), CliError> {
-    ui.line(sentence(undone))?;
+/// What was taken back, for people.
+pub fn tell(
+    ui: &mut Ui,
+    sandbox: &str,
+    sentence: &str,
+    commit: &TargetCommit,
+    pending: bool,
+) -> Result<(), CliError> {
+    ui.line(sentence)?;
     ui.flush()?;
-    tell_notices(ui, &undone.commit);
-    let name = shell_word(&undone.sandbox.name);
+    tell_notices(ui, commit);
+    let name = shell_word(sandbox);
     if pending {
         ui.next("its changes are pending again:", &format!("sandbox diff {name}"));
     } else {
         ui.next(
             "what it had taken back is committed again; take that back:",
-            &format!("sandbox undo {}", undone.commit.op_id),
+            &format!("sandbox undo {}", commit.op_id),
         );
     }
     Ok(())
 }
 
 /// What was taken back: counted as it was done, not as it was undone.
-fn sentence(undone: &Undone) -> String {
-    let entries = undone.commit.workspaces.iter().flat_map(|(_, result)| &result.entries);
+pub fn sentence(sandbox: &str, kind: &str, operation: &str, commit: &TargetCommit) -> String {
+    let entries = commit.workspaces.iter().flat_map(|(_, result)| &result.entries);
     let summary = Summary::of(entries).inverse();
-    let (operation, name) = (&undone.operation, output::name(&undone.sandbox.name));
-    format!(
-        "took back {} {} of {name}, {}: {}",
-        operation.kind,
-        operation.id,
-        count(summary.total, "change"),
-        summary.text()
-    )
+    let (name, operation) = (output::name(sandbox), output::name(operation));
+    let changes = count(summary.total, "change");
+    format!("took back {kind} {operation} of {name}, {changes}: {}", summary.text())
 }

@@ -7,7 +7,7 @@ use sandboxer_documents::PathText;
 use serde::Serialize;
 
 use super::{TargetArg, rel_path};
-use crate::cli::output;
+use crate::cli::output::{self, Ui};
 use crate::cli::session::{App, typed};
 use crate::cli::{Outcome, exit};
 
@@ -23,7 +23,7 @@ pub struct Args {
     #[command(flatten)]
     pub target: TargetArg,
     /// Path inside the workspace
-    path: OsString,
+    pub path: OsString,
 }
 
 #[derive(Serialize)]
@@ -54,14 +54,19 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         })?;
         return Ok(exit::OK);
     }
-    let what = if change.kind == DiffKind::Created { "created" } else { "replaced" };
-    let (path, size) = (output::name(change.path.as_bytes()), output::size(change.new_size));
-    app.ui.note(format_args!("{path} {what} in the sandbox, {size}"));
-    app.ui.next("next:", &format!("sandbox diff {}", typed(&target)));
+    tell(&app.ui, change.path.as_bytes(), change.kind, change.new_size, &typed(&target));
     Ok(exit::OK)
 }
 
-fn read_stdin(app: &App) -> Result<Vec<u8>, Error> {
+/// What was written, for people; `typed` is what is typed for the sandbox.
+pub fn tell(ui: &Ui, path: &[u8], kind: DiffKind, size: u64, typed: &str) {
+    let what = if kind == DiffKind::Created { "created" } else { "replaced" };
+    ui.note(format_args!("{} {what} in the sandbox, {}", output::name(path), output::size(size)));
+    ui.next("next:", &format!("sandbox diff {typed}"));
+}
+
+/// All of standard input.
+pub fn read_stdin(app: &App) -> Result<Vec<u8>, Error> {
     if io::stdin().is_terminal() {
         app.ui.note("type the content, then Ctrl-D");
     }

@@ -21,28 +21,28 @@ const HEADING: &str = "Containment";
 pub struct ContainArgs {
     /// How much is kept from the command: strict, standard or files (nothing but files) [default: standard]
     #[arg(long, value_name = "LEVEL", help_heading = HEADING)]
-    isolation: Option<String>,
+    pub isolation: Option<String>,
     /// What it reaches of the network: none, or host for everything [default: none]
     #[arg(long, value_name = "WHAT", help_heading = HEADING, conflicts_with = "allow_host")]
-    network: Option<String>,
+    pub network: Option<String>,
     /// Hosts that it reaches, through a proxy, and no others; separated by commas, can be repeated
     #[arg(long, value_name = "HOST:PORT", help_heading = HEADING, value_delimiter = ',')]
-    allow_host: Vec<String>,
+    pub allow_host: Vec<String>,
     /// Memory that everything inside has together, such as 2G
     #[arg(long, value_name = "SIZE", help_heading = HEADING)]
-    memory: Option<String>,
+    pub memory: Option<String>,
     /// Processes and threads
     #[arg(long, value_name = "N", help_heading = HEADING)]
-    pids: Option<String>,
+    pub pids: Option<String>,
     /// Processors, such as 1.5
     #[arg(long, value_name = "N", help_heading = HEADING)]
-    cpus: Option<String>,
+    pub cpus: Option<String>,
     /// End it after this time, such as 90s or 10m
     #[arg(long, value_name = "DURATION", help_heading = HEADING)]
-    timeout: Option<String>,
+    pub timeout: Option<String>,
     /// Pass this variable on though it is on no list, or set it; can be repeated
     #[arg(long, value_name = "NAME[=VALUE]", help_heading = HEADING)]
-    env: Vec<OsString>,
+    pub env: Vec<OsString>,
 }
 
 /// What the flags ask for. What was not typed is not there.

@@ -38,14 +38,14 @@ const CHOOSE_AGAIN: &str = "type the command again to choose from what is there 
 pub struct SelectionArgs {
     /// Choose hunk by hunk, on a terminal
     #[arg(short, long)]
-    patch: bool,
+    pub patch: bool,
     /// Choose the hunks that are in this patch; - reads it from stdin
     ///
     /// It is what `sandbox diff --patch` or `git diff` prints, with hunks left out or lines of hunks: make a `-` line
     /// an unchanged one, or delete a `+` line (to roll back, the other way round). What a file's patch creates, deletes, renames or changes in another way
     /// than by lines is taken as a whole. Lines that the sandbox has neither added nor removed there are refused (exit 5).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["patch", "paths"])]
-    hunks: Option<PathBuf>,
+    pub hunks: Option<PathBuf>,
 }
 
 /// What the choice is for.

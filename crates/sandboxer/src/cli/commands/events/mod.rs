@@ -1,4 +1,4 @@
-mod told;
+pub mod told;
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::cli::session::{App, Session};
 use crate::cli::{Outcome, exit, hub};
 
 /// Without `--since`, so many of the newest are shown.
-const NEWEST: usize = 100;
+pub const NEWEST: usize = 100;
 
 /// So many are read at once.
 const BATCH: usize = 1000;
@@ -43,13 +43,13 @@ pub struct Args {
     pub id: Option<String>,
     /// Go on until interrupted
     #[arg(short, long)]
-    follow: bool,
+    pub follow: bool,
     /// Only what came after the event of this number
     #[arg(long, value_name = "SEQ")]
-    since: Option<u64>,
+    pub since: Option<u64>,
     /// Tell the configured hub what it has not heard, and wait for it; exit 1 if it cannot be reached
     #[arg(long, conflicts_with_all = ["id", "follow", "since"])]
-    deliver: bool,
+    pub deliver: bool,
 }
 
 /// `events --deliver`.

@@ -169,7 +169,7 @@ fn request(args: &Args, session: &Session) -> Result<CreateRequest, CliError> {
         plan: args.plan.as_deref().map(PlanId::from_string),
         name: args.name.clone(),
         ttl: None,
-        consumer: args.consumer.consumer(session),
+        consumer: args.consumer.consumer(&session.settings),
         disposable: args.discard && args.plan.is_none(),
         environment: None,
     })

@@ -146,7 +146,7 @@ impl Run {
             Error::DigestMismatch { .. } => changed_since_shown(),
             _ => ours(error.into()),
         })?;
-        app.ui.note(commit::sentence(&self.target.sandbox, &commit));
+        app.ui.note(commit::sentence(&self.target.sandbox.name, &commit));
         commit::tell_notices(&app.ui, &commit);
         if commit::leaves_something(self.on_conflict, &commit) {
             self.keep(app);
