@@ -67,6 +67,15 @@ impl OverlaySpec {
         }
     }
 
+    /// Forgets it: what is left at `home` is no overlay any more.
+    pub fn remove(home: &Path) -> Result<()> {
+        let path = home.join(SPEC);
+        match std::fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path, e)),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes it down, durably.
     pub fn store(&self, home: &Path) -> Result<()> {
         let path = home.join(SPEC);

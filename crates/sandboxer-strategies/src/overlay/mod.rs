@@ -153,7 +153,9 @@ impl OverlayStrategy {
     fn abandon(&self, home: &Path, spec: &OverlaySpec) -> Result<()> {
         let lock = Mounts::lock(home)?;
         self.mounts.take_away(home, spec, &lock)?;
-        self.end_keeper(home, spec)
+        self.end_keeper(home, spec)?;
+        // From here on it is no neighbour of anybody's commit, however long its files take to go.
+        OverlaySpec::remove(home)
     }
 
     fn end_keeper(&self, home: &Path, spec: &OverlaySpec) -> Result<()> {

@@ -36,7 +36,14 @@ impl Watchers {
             let Some(spec) = OverlaySpec::load(&home)? else { continue };
             let mut watcher = Watcher { home, spec, merged: None };
             if watcher.looks_at(original) {
-                let lock = Mounts::lock(&watcher.home)?;
+                let lock = match Mounts::lock(&watcher.home) {
+                    Err(_) if OverlaySpec::load(&watcher.home)?.is_none() => continue,
+                    lock => lock?,
+                };
+                // One that went while we waited for it shows nothing to anybody.
+                if OverlaySpec::load(&watcher.home)?.is_none() {
+                    continue;
+                }
                 watcher.merged = self.mounts.reached(&watcher.home, &watcher.spec)?;
                 found.push((watcher, lock));
             }
@@ -120,6 +127,7 @@ pub fn remove_workspace(path: &Path) -> Result<()> {
             return Err(super::busy(path, &[]));
         }
         state.map_or(Ok(()), |state| end_keeper(&state, &mounts, path, &spec))?;
+        OverlaySpec::remove(path)?;
     }
     sandboxer_fs::remove_tree(path)
 }

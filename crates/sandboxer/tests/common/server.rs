@@ -358,7 +358,10 @@ impl Follower {
     /// The next event: its number, its kind and its document; nothing at the end.
     pub fn next(&mut self) -> Option<(u64, String, Value)> {
         let (mut id, mut kind) = (None, None);
+        let began = Instant::now();
         loop {
+            // Signs of life come all the time.
+            assert!(began.elapsed() < PATIENCE, "waited in vain for an event");
             let mut line = String::new();
             if self.lines.read_line(&mut line).ok()? == 0 {
                 return None;
