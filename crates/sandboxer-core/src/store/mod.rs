@@ -217,6 +217,8 @@ impl Store {
         // begins, would flush four times more. A log of a hundred pages is read back in no time.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
+        // Else a statement that a partial index might serve is compiled anew with each value: most of the time that a read takes.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         Ok(connection)
     }
 
