@@ -271,7 +271,7 @@ fn an_end_parks_work_and_comes_twice() {
     client.put("/v1/sandboxes/try/files/new", b"work").ok(201);
     let parked = client.delete("/v1/sandboxes/try").ok(200);
     assert_eq!(
-        (&parked["sandbox_id"], &parked["state"], &parked["changes"]),
+        (&parked["sandbox_id"], &parked["state"], &parked["parked_changes"]),
         (&json!(id), &json!("parked"), &json!(1))
     );
     assert_eq!(client.delete(&format!("/v1/sandboxes/{id}")).ok(200)["state"], "parked");

@@ -114,8 +114,11 @@ pub async fn exec(
         .look(&who, move |manager| {
             let target = Named { id: wanted, name: String::new() }.find(manager, workspace.as_deref())?;
             drop(manager.use_sandbox(&target)?);
-            let id = target.sandbox.id.to_string();
-            Ok(workspace.map_or_else(|| id.clone(), |workspace| format!("{id}:{workspace}")))
+            let id = &target.sandbox.id;
+            Ok(match &target.workspaces[..] {
+                [one] if target.sandbox.workspaces.len() > 1 => format!("{id}:{}", one.name),
+                _ => id.to_string(),
+            })
         })
         .await?;
     let mut child = start(&app, &selector, &body)?;

@@ -327,8 +327,7 @@ pub struct EndedDocument {
     /// `destroyed`, or `parked` where it held uncommitted work.
     state: SandboxState,
     /// How many uncommitted changes are parked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    changes: Option<usize>,
+    parked_changes: usize,
 }
 
 /// How to end it.
@@ -357,13 +356,13 @@ pub async fn destroy(
     let uncommitted = if query.discard { Uncommitted::Discard } else { Uncommitted::Park };
     app.work(&who, move |manager| {
         let target = manager.find_any(&named.id)?;
-        let (state, changes) = match manager.destroy(&target, uncommitted)? {
-            Ended::Destroyed => (SandboxState::Destroyed, None),
-            Ended::Parked { changes } => (SandboxState::Parked, Some(changes)),
-            Ended::Already(state) => (state, None),
+        let (state, parked_changes) = match manager.destroy(&target, uncommitted)? {
+            Ended::Destroyed => (SandboxState::Destroyed, 0),
+            Ended::Parked { changes } => (SandboxState::Parked, changes),
+            Ended::Already(state) => (state, 0),
         };
         let sandbox = target.sandbox;
-        fine(&EndedDocument { sandbox_id: sandbox.id.to_string(), name: sandbox.name, state, changes })
+        fine(&EndedDocument { sandbox_id: sandbox.id.to_string(), name: sandbox.name, state, parked_changes })
     })
     .await
 }

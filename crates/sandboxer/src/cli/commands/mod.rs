@@ -42,7 +42,7 @@ mod trust;
 mod types;
 pub mod undo;
 mod unpark;
-mod usage;
+pub mod usage;
 pub mod write;
 
 use sandboxer_core::model::RelPath;

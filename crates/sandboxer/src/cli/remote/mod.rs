@@ -16,6 +16,7 @@ mod problem;
 mod sandboxes;
 mod server;
 mod socket;
+mod usage;
 
 use std::ffi::OsStr;
 
@@ -58,6 +59,7 @@ pub fn run(app: &mut App, server: &Server, command: &Command) -> Outcome {
         Command::Write(args) => files::write(&mut remote, args),
         Command::Exec(args) => exec::exec(&mut remote, args),
         Command::Events(args) => events::events(&mut remote, args),
+        Command::Usage(args) => usage::usage(&mut remote, args),
         Command::Profiles(args) => catalogue::profiles(&mut remote, args),
         Command::Extensions(args) => catalogue::extensions(&mut remote, args),
         Command::Hosts(args) => catalogue::hosts(&mut remote, args),

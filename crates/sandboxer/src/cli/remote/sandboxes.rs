@@ -234,7 +234,7 @@ struct Ended {
     sandbox_id: String,
     name: String,
     state: SandboxState,
-    changes: Option<usize>,
+    parked_changes: usize,
 }
 
 pub fn destroy(remote: &mut Remote<'_>, args: &destroy::Args) -> Outcome {
@@ -247,11 +247,11 @@ pub fn destroy(remote: &mut Remote<'_>, args: &destroy::Args) -> Outcome {
     let ended: Ended = remote.client.shaped(&document)?;
     let ui = &mut remote.app.ui;
     let who = format!("{} ({})", output::name(&ended.name), output::name(&ended.sandbox_id));
-    match (ended.state, ended.changes) {
-        (SandboxState::Parked, Some(changes)) => {
+    match (ended.state, ended.parked_changes) {
+        (SandboxState::Parked, changes @ 1..) => {
             ui.line(format_args!("parked sandbox {who} with {}", count(changes, "uncommitted change")))?;
         }
-        (SandboxState::Parked, None) => ui.line(format_args!("parked already: sandbox {who}"))?,
+        (SandboxState::Parked, 0) => ui.line(format_args!("parked already: sandbox {who}"))?,
         _ => ui.line(format_args!("removed sandbox {who}"))?,
     }
     ui.flush()?;

@@ -6,9 +6,10 @@ use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use sandboxer::wiring;
-use sandboxer_core::service::{UsageBy, UsageQuery};
+use sandboxer_core::service::{UsageBy, UsageQuery, UsageReport};
 
 use crate::cli::error::CliError;
+use crate::cli::output::Ui;
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
 
@@ -37,10 +38,10 @@ pub struct Args {
     until: Option<String>,
     /// Print comma-separated values, with a header
     #[arg(long)]
-    csv: bool,
+    pub(in crate::cli) csv: bool,
     /// Where the disk space is
     #[arg(long, conflicts_with_all = ["by", "since", "until", "csv"])]
-    disk: bool,
+    pub(in crate::cli) disk: bool,
 }
 
 /// What a row stands for, as it is typed.
@@ -75,20 +76,37 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     if args.disk {
         return run_disk(app);
     }
-    if args.csv && app.ui.json {
-        return Err(CliError::usage("--csv and --json are two answers; choose one"));
-    }
-    let moment = |text: &Option<String>| text.as_deref().map(moment).transpose();
-    let (since, until) = (moment(&args.since)?, moment(&args.until)?);
-    let query = UsageQuery { by: args.by.into(), since, until, ..UsageQuery::default() };
+    let query = args.query(app.ui.json)?;
     let report = app.open()?.manager.usage(&query)?;
-    match (app.ui.json, args.csv) {
-        (true, _) => app.ui.document(&report)?,
-        (_, true) => app.ui.bytes(csv::of(&report).as_bytes())?,
-        _ if report.rows.is_empty() => app.ui.note("nothing was used"),
-        _ => meters::tell(&mut app.ui, &report)?,
+    match app.ui.json {
+        true => app.ui.document(&report)?,
+        false => show(&mut app.ui, &report, args.csv)?,
     }
     Ok(exit::OK)
+}
+
+impl Args {
+    /// What is asked for.
+    pub(in crate::cli) fn query(&self, json: bool) -> Result<UsageQuery, CliError> {
+        if self.csv && json {
+            return Err(CliError::usage("--csv and --json are two answers; choose one"));
+        }
+        let moment = |text: &Option<String>| text.as_deref().map(moment).transpose();
+        let (since, until) = (moment(&self.since)?, moment(&self.until)?);
+        Ok(UsageQuery { by: self.by.into(), since, until, ..UsageQuery::default() })
+    }
+}
+
+/// What was used, for people or for a spreadsheet.
+pub(in crate::cli) fn show(ui: &mut Ui, report: &UsageReport, csv: bool) -> Result<(), CliError> {
+    match csv {
+        true => ui.bytes(csv::of(report).as_bytes()),
+        false if report.rows.is_empty() => {
+            ui.note("nothing was used");
+            Ok(())
+        }
+        false => meters::tell(ui, report),
+    }
 }
 
 fn run_disk(app: &mut App) -> Outcome {
