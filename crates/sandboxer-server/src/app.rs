@@ -23,6 +23,12 @@ pub struct Limits {
     pub document: usize,
     /// Of a file.
     pub file: usize,
+    /// How many files are taken in at once, each in memory as a whole; others wait.
+    pub files_at_once: usize,
+    /// How many commands run at once; one more is refused.
+    pub commands_at_once: usize,
+    /// For taking a file as a whole.
+    pub answer_time: Duration,
     /// For sending a body.
     pub body_time: Duration,
     /// How long a create is waited for before the answer is 202.
@@ -35,7 +41,10 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             document: 1 << 20,
-            file: 256 << 20,
+            file: 64 << 20,
+            files_at_once: 8,
+            commands_at_once: 256,
+            answer_time: Duration::from_secs(15 * 60),
             body_time: Duration::from_secs(30),
             patience: Duration::from_secs(20),
             at_once: 32,
@@ -57,6 +66,8 @@ pub struct App {
     good: Mutex<HashMap<String, (Instant, bool)>>,
     heavy: Arc<Semaphore>,
     readers: Arc<Semaphore>,
+    writers: Arc<Semaphore>,
+    runners: Arc<Semaphore>,
 }
 
 /// How far a server is.
@@ -144,8 +155,10 @@ impl App {
     ) -> Self {
         let heavy = Arc::new(Semaphore::new(limits.at_once));
         let readers = Arc::new(Semaphore::new(limits.at_once));
+        let writers = Arc::new(Semaphore::new(limits.files_at_once));
+        let runners = Arc::new(Semaphore::new(limits.commands_at_once));
         let (feed, metrics, good) = (Feed::new(), Metrics::default(), Mutex::default());
-        Self { feed, metrics, good, backend, limits, hosts, stage, heavy, readers }
+        Self { feed, metrics, good, backend, limits, hosts, stage, heavy, readers, writers, runners }
     }
 
     /// Returns when the server is about to end.
@@ -185,9 +198,29 @@ impl App {
     }
 
     /// A place among those whom files are read for: their clients may be slow, and a thread waits for each.
-    pub async fn reading(&self) -> Option<OwnedSemaphorePermit> {
-        // Closed is what it never is.
-        self.readers.clone().acquire_owned().await.ok()
+    pub async fn reading(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.place_among(&self.readers).await
+    }
+
+    /// A place among those whose files are taken in.
+    pub async fn taking_in(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.place_among(&self.writers).await
+    }
+
+    /// A place among those whose commands run, if there is one.
+    pub fn running(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.runners.clone().try_acquire_owned().map_err(|_| crowded())
+    }
+
+    async fn place_among(&self, places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
+        let waited = tokio::time::timeout(self.limits.body_time, places.clone().acquire_owned()).await;
+        waited.ok().and_then(Result::ok).ok_or_else(crowded)
+    }
+
+    /// Returns when no long operation runs any more.
+    pub async fn idle(&self) {
+        let all = u32::try_from(self.limits.at_once).unwrap_or(u32::MAX);
+        drop(self.heavy.clone().acquire_many_owned(all).await);
     }
 
     /// Reads a row or two, here and now: less than another thread would take to wake up.
@@ -234,6 +267,15 @@ impl App {
             .await,
         )
     }
+}
+
+/// Too many do the same at once.
+fn crowded() -> Problem {
+    Problem::new(
+        axum::http::StatusCode::SERVICE_UNAVAILABLE,
+        sandboxer_documents::Kind::Busy,
+        "too many clients ask for the same at once; try again",
+    )
 }
 
 /// What came of work on another thread; work that panicked is the server's fault, not the request's.

@@ -36,8 +36,10 @@ const BREATH: Duration = Duration::from_millis(50);
 /// The other end.
 #[derive(Clone, Debug)]
 pub enum Peer {
-    /// A process of this user, or root's.
+    /// A process of this user, or root's, on this machine as the server sees it.
     Local,
+    /// The same, but in a pid namespace of its own: what runs in a sandbox reaches the socket as its owner, and is not who is meant.
+    Contained,
     /// Somebody on the network, and the address of ours that they have reached.
     Remote(SocketAddr, Option<IpAddr>),
 }
@@ -45,7 +47,7 @@ pub enum Peer {
 impl Peer {
     /// Whether it has to show who it is.
     pub fn is_remote(&self) -> bool {
-        matches!(self, Self::Remote(..))
+        !matches!(self, Self::Local)
     }
 }
 
@@ -53,6 +55,7 @@ impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local => f.write_str("unix"),
+            Self::Contained => f.write_str("unix, from inside of a namespace"),
             Self::Remote(address, _) => address.fmt(f),
         }
     }
@@ -92,7 +95,8 @@ async fn next(app: &App, listening: &Listening) -> Option<(Box<dyn Stream>, Peer
         Listening::Unix(listener, _) => {
             let (stream, _) = listener.accept().await.ok()?;
             // The file's mode lets no one else in; a descriptor that was handed on has no mode.
-            let uid = stream.peer_cred().ok()?.uid();
+            let peer = stream.peer_cred().ok()?;
+            let uid = peer.uid();
             if uid != 0 && uid != rustix::process::geteuid().as_raw() {
                 app.backend.log(&Line::new(
                     "refused",
@@ -100,7 +104,8 @@ async fn next(app: &App, listening: &Listening) -> Option<(Box<dyn Stream>, Peer
                 ));
                 return None;
             }
-            Some((Box::new(stream), Peer::Local))
+            let beside = peer.pid().is_some_and(is_beside);
+            Some((Box::new(stream), if beside { Peer::Local } else { Peer::Contained }))
         }
         Listening::Tcp(listener) => {
             let (stream, address) = listener.accept().await.ok()?;
@@ -111,6 +116,13 @@ async fn next(app: &App, listening: &Listening) -> Option<(Box<dyn Stream>, Peer
             Some((Box::new(stream), Peer::Remote(address, reached)))
         }
     }
+}
+
+/// Whether a process is in the pid namespace of the server. One that is gone already is not.
+fn is_beside(pid: i32) -> bool {
+    let namespace = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+    let own = namespace("self");
+    own.is_some() && namespace(&pid.to_string()) == own
 }
 
 async fn serve(app: &App, router: Router, stream: Box<dyn Stream>, peer: Peer) {

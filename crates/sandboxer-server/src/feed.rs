@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sandboxer_core::access::{Owner, Visibility};
-use sandboxer_core::environment::LifecycleEvent;
+use sandboxer_core::environment::{LifecycleEvent, Scope};
 use sandboxer_core::model::SandboxId;
+use sandboxer_core::service::SandboxManager;
 use tokio::sync::broadcast;
 
 use crate::app::{App, Who};
@@ -19,7 +20,7 @@ use crate::problem::Problem;
 /// How many events a follower may be behind before it has to read the store.
 const BEHIND: usize = 1024;
 /// How many are read at once.
-const BATCH: usize = 500;
+pub const BATCH: usize = 500;
 /// How often the outbox is looked at while somebody follows.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -35,6 +36,8 @@ pub struct Fed {
 /// Where followers get events from.
 pub struct Feed {
     sender: broadcast::Sender<News>,
+    /// Up to where events are known to be on disk.
+    durable: AtomicU64,
 }
 
 /// An event; or nothing, where there may be some in the store that were never handed out.
@@ -43,7 +46,7 @@ pub type News = Option<Arc<Fed>>;
 impl Feed {
     /// Nobody follows yet.
     pub fn new() -> Self {
-        Self { sender: broadcast::channel(BEHIND).0 }
+        Self { sender: broadcast::channel(BEHIND).0, durable: AtomicU64::new(0) }
     }
 
     /// What comes from now on.
@@ -97,37 +100,65 @@ async fn look(app: &Arc<App>, position: Option<u64>) -> Result<u64, Problem> {
         return Ok(newest);
     };
     loop {
-        let batch = after(app, seen, None).await?;
-        let Some(last) = batch.last() else { return Ok(seen) };
-        seen = last.event.seq;
-        app.metrics.events.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        for fed in batch {
+        let all = Filter { visibility: Visibility::Everything, sandbox: None };
+        let batch = after(app, seen, &all, BATCH).await?;
+        let Some(last) = batch.last else { return Ok(seen) };
+        seen = last;
+        app.metrics.events.fetch_add(batch.passing.len() as u64, Ordering::Relaxed);
+        for fed in batch.passing {
             // Nobody there is fine.
             let _ = app.feed.sender.send(Some(Arc::new(fed)));
         }
     }
 }
 
-/// Events after a position, with whose they are, oldest first.
-pub async fn after(app: &Arc<App>, seq: u64, sandbox: Option<SandboxId>) -> Result<Vec<Fed>, Problem> {
+/// Some events after a position, with whose they are, oldest first.
+pub struct Batch {
+    /// Those that pass.
+    pub passing: Vec<Fed>,
+    /// The last that was looked at; nothing where there was none.
+    pub last: Option<u64>,
+}
+
+/// Looks at up to `most` events after a position. What is handed out is durable: its number will never be another event's.
+pub async fn after(app: &Arc<App>, seq: u64, filter: &Filter, most: usize) -> Result<Batch, Problem> {
+    let (shared, filter) = (app.clone(), filter.clone());
     app.look(&Who::Local, move |manager| {
-        let of = sandbox.map(|id| manager.sandbox_by_id(&id)).transpose()?.flatten();
-        let mut owners: BTreeMap<SandboxId, Option<Owner>> = BTreeMap::new();
-        let mut fed = Vec::new();
-        for event in manager.events_after(seq, of.as_ref(), BATCH)? {
-            let id = event.sandbox_id.clone();
-            if !owners.contains_key(&id) {
-                owners.insert(id.clone(), manager.sandbox_by_id(&id)?.map(|sandbox| sandbox.owner()));
-            }
-            // An event of a sandbox that the store has forgotten is the consumer's of the event.
-            let owner = owners.get(&id).cloned().flatten().unwrap_or_else(|| Owner {
-                principal: None,
-                consumer: event.consumer.clone(),
-                scope: sandboxer_core::environment::Scope::Consumer,
-            });
-            fed.push(Fed { event, owner });
+        let of = filter.sandbox.as_ref().map(|id| manager.sandbox_by_id(id)).transpose()?.flatten();
+        let events = manager.events_after(seq, of.as_ref(), most)?;
+        let last = events.last().map(|event| event.seq);
+        if let Some(last) = last.filter(|last| *last > shared.feed.durable.load(Ordering::Acquire)) {
+            manager.make_durable(last)?;
+            shared.feed.durable.fetch_max(last, Ordering::AcqRel);
         }
-        Ok(fed)
+        let mut owners = Owners::default();
+        let mut passing = Vec::new();
+        for event in events {
+            let fed = Fed { owner: owners.of(manager, &event)?, event };
+            if filter.passes(&fed) {
+                passing.push(fed);
+            }
+        }
+        Ok(Batch { passing, last })
     })
     .await
+}
+
+/// Whose sandboxes are, each looked up once.
+#[derive(Default)]
+struct Owners(BTreeMap<SandboxId, Option<Owner>>);
+
+impl Owners {
+    fn of(&mut self, manager: &SandboxManager, event: &LifecycleEvent) -> Result<Owner, Problem> {
+        let id = &event.sandbox_id;
+        if !self.0.contains_key(id) {
+            self.0.insert(id.clone(), manager.sandbox_by_id(id)?.map(|sandbox| sandbox.owner()));
+        }
+        // An event of a sandbox that the store has forgotten is the consumer's of the event.
+        Ok(self.0.get(id).cloned().flatten().unwrap_or_else(|| Owner {
+            principal: None,
+            consumer: event.consumer.clone(),
+            scope: Scope::Consumer,
+        }))
+    }
 }

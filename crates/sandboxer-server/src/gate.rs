@@ -131,14 +131,22 @@ fn check_origin(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 fn shown(peer: &Peer, request: &Request) -> Result<Shown, Problem> {
-    let Some(shown) = request.headers().get(header::AUTHORIZATION) else {
+    let mut all = request.headers().get_all(header::AUTHORIZATION).iter();
+    let (shown, more) = (all.next(), all.next());
+    if more.is_some() {
+        return Err(unauthorized("there is more than one Authorization header"));
+    }
+    let Some(shown) = shown else {
         if !peer.is_remote() {
             return Ok(Shown::Who(Who::Local));
         }
         if OPEN.contains(&request.uri().path()) {
             return Ok(Shown::Who(Who::Nobody));
         }
-        return Err(unauthorized("over TCP every request needs a token"));
+        return Err(unauthorized(match peer {
+            Peer::Contained => "from inside of a namespace every request needs a token",
+            _ => "over TCP every request needs a token",
+        }));
     };
     let token = shown.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
     let odd = || unauthorized("the Authorization header is not `Bearer TOKEN`");

@@ -18,7 +18,7 @@ use crate::routes::changes::{CommitBody, PathsBody};
 use crate::routes::checkpoints::{CheckpointBody, RestoreBody, SnapshotsDocument};
 use crate::routes::exec::{ExecBody, ExecLine};
 use crate::routes::files::WrittenDocument;
-use crate::routes::sandboxes::{EndedDocument, ExtendBody, RecreateBody, SandboxesDocument};
+use crate::routes::sandboxes::{EndedDocument, ExtendBody, RecreateBody, SandboxesDocument, UnparkBody};
 
 /// Every operation.
 #[derive(OpenApi)]
@@ -38,6 +38,7 @@ use crate::routes::sandboxes::{EndedDocument, ExtendBody, RecreateBody, Sandboxe
         routes::sandboxes::destroy,
         routes::sandboxes::extend,
         routes::sandboxes::recreate,
+        routes::sandboxes::unpark,
         routes::changes::diff,
         routes::changes::commit,
         routes::changes::undo,
@@ -113,7 +114,7 @@ fn schemas() -> Map<String, Value> {
     let mut read = placed.clone().into_generator();
     schemas!(read:
         SandboxCreateRequest,
-        CommitBody, PathsBody, CheckpointBody, RestoreBody, ExecBody, ExtendBody, RecreateBody,
+        CommitBody, PathsBody, CheckpointBody, RestoreBody, ExecBody, ExtendBody, RecreateBody, UnparkBody,
     );
     let mut written = placed.for_serialize().into_generator();
     schemas!(written:
@@ -128,17 +129,61 @@ fn schemas() -> Map<String, Value> {
     schemas
 }
 
-/// Every operation may fail; what its own handler says of a status goes before.
+/// Every operation may fail in its own ways; what its handler says of a status goes before.
 fn add_problems(document: &mut Value) {
-    let paths = document["paths"].as_object_mut().into_iter().flat_map(Map::values_mut);
-    let operations = paths.filter_map(Value::as_object_mut).flat_map(Map::values_mut);
-    for operation in operations {
-        if let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) {
-            for (status, _) in PROBLEMS {
+    let schemas = document["components"]["schemas"].clone();
+    for (path, operations) in document["paths"].as_object_mut().into_iter().flatten() {
+        for (method, operation) in operations.as_object_mut().into_iter().flatten() {
+            tighten(path, operation, &schemas);
+            let statuses = problems_of(path, method, operation.get("requestBody").is_some());
+            let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) else {
+                continue;
+            };
+            for status in statuses {
                 let reference = || json!({"$ref": format!("#/components/responses/Problem{status}")});
                 responses.entry(status).or_insert_with(reference);
             }
         }
+    }
+}
+
+/// What an operation may be answered with instead.
+fn problems_of(path: &str, method: &str, has_body: bool) -> Vec<&'static str> {
+    let of_one = path.contains("{id}");
+    let changes = of_one && (method != "get" || path.ends_with("/diff") || path.contains("/files/"));
+    let makes = path == "/v1/sandboxes" && method == "post";
+    let is_met = |status: &str| match status {
+        "401" => path != "/health",
+        "404" => of_one || makes || path == "/v1/sandboxes",
+        "408" | "413" | "415" => has_body,
+        "409" | "422" | "502" => changes || makes,
+        _ => true,
+    };
+    PROBLEMS.iter().map(|(status, _)| *status).filter(|status| is_met(status)).collect()
+}
+
+/// What the attributes of a handler cannot say.
+fn tighten(path: &str, operation: &mut Value, schemas: &Value) {
+    if path == "/health" {
+        operation["security"] = json!([]);
+    }
+    let reference =
+        operation.pointer("/requestBody/content/application~1json/schema/$ref").and_then(Value::as_str);
+    let name = reference.and_then(|reference| reference.rsplit('/').next()).map(str::to_owned);
+    if let Some(name) = name {
+        let fields = schemas[&name]["required"].as_array().map_or(0, Vec::len);
+        operation["requestBody"]["required"] = json!(fields > 0);
+    }
+    for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+        let schema = match (parameter["in"].as_str(), parameter["name"].as_str()) {
+            (_, Some("state")) => json!({"$ref": "#/components/schemas/SandboxState"}),
+            (_, Some("by")) => json!({"$ref": "#/components/schemas/UsageBy"}),
+            (_, Some("format")) => json!({"enum": ["json", "patch"]}),
+            (_, Some("Idempotency-Key")) => json!({"type": "string", "minLength": 1, "maxLength": 255}),
+            (Some("header"), _) => json!({"type": "string"}),
+            _ => continue,
+        };
+        parameter["schema"] = schema;
     }
 }
 

@@ -86,6 +86,8 @@ async fn run(backend: Arc<dyn Backend>, options: &Options) -> Result<()> {
         for accepting in accepting {
             let _ = accepting.await;
         }
+        // Work whose client has left, or was told to come back, is work all the same.
+        app.idle().await;
     });
     let in_time = tokio::select! {
         () = ended.as_mut() => true,

@@ -88,12 +88,13 @@ impl ProjectAccess {
                 has.join(", ")
             ));
         }
-        if action == "create" && !caller.resources.iter().any(|root| is_within(root, scope)) {
+        if is_resource(scope) && !caller.resources.iter().any(|root| is_within(root, scope)) {
             let named =
                 if caller.resources.is_empty() { "none".to_owned() } else { caller.resources.join(", ") };
             return Some(format!(
-                "{} may not isolate {}: its token {} is for {named}",
+                "{} may not {} {}: its token {} is for {named}",
                 caller.principal,
+                if action == "create" { "isolate" } else { action },
                 location(scope),
                 caller.token
             ));
@@ -131,6 +132,11 @@ impl PermissionService for ProjectAccess {
     }
 }
 
+/// Whether a scope is a resource, and not a sandbox.
+fn is_resource(scope: &str) -> bool {
+    scope.starts_with("path:") || scope.starts_with("url:")
+}
+
 /// A resource's id without what kind it is.
 fn location(id: &str) -> &str {
     id.split_once(':').map_or(id, |(_, location)| location)
@@ -144,7 +150,8 @@ fn is_within(root: &str, id: &str) -> bool {
     let url = location(id);
     let root = root.trim_end_matches('/');
     !root.starts_with('/')
-        && url.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
+        // What follows a `?` may lead anywhere: another host, another user, another database.
+        && url.strip_prefix(root).is_some_and(|rest| rest.is_empty() || (rest.starts_with('/') && !rest.contains('?')))
 }
 
 #[cfg(test)]
@@ -184,6 +191,13 @@ mod tests {
             create(&["s3://bucket"], "url:s3://bucket/key") && !create(&["s3://bucket"], "url:s3://bucket2")
         );
         assert!(!create(&["/"], "url:s3://bucket"), "all directories are no URLs");
+        let database = "url:postgres://db/shop?host=/run/postgresql&dbname=payroll";
+        assert!(
+            !create(&["postgres://db/shop"], database)
+                && create(&["postgres://db/shop?a=b"], "url:postgres://db/shop?a=b")
+        );
+        let commit = |id: &str| access(TokenScope::Commit, &["/srv/b"]).decide("ann", "commit", id).permitted;
+        assert!(commit("sbx_1") && commit("path:/srv/b/x") && !commit("path:/srv/a"));
         let answer = access(TokenScope::Work, &["/srv"]).decide("ann", "create", "path:/etc");
         assert_eq!(answer.reason, "ann may not isolate /etc: its token abc is for /srv");
     }

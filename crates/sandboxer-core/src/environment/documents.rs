@@ -4,9 +4,11 @@
 //! test which reads the one as the other finds out when they part.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use super::{Endpoint, IsolationLevel, NetworkNeed, Route, Scope, Setup};
@@ -18,9 +20,9 @@ use crate::service::{Consumer, SandboxState};
 pub struct SandboxCreateRequest {
     /// The profile, such as `profile.local`.
     pub profile: String,
-    /// What is isolated, each a path or a URL, by the name that the profile declares.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub inputs: BTreeMap<String, String>,
+    /// What is isolated, each a path or a URL, by the name that the profile declares; the first is where commands begin.
+    #[schemars(with = "BTreeMap<String, String>", extend("minProperties" = 1))]
+    pub inputs: Inputs,
     /// Who asks.
     pub consumer: Consumer,
     /// How long it lives, such as `2h`; without it, as long as the profile says.
@@ -35,6 +37,51 @@ pub struct SandboxCreateRequest {
     /// Words of the caller's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+}
+
+impl SandboxCreateRequest {
+    /// A digest of all that is asked for: a key stands for one request.
+    pub fn digest(&self) -> String {
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        blake3::hash(&text).to_hex().to_string()
+    }
+}
+
+/// Names and places, in the order in which they were given: a JSON object whose order counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inputs(pub Vec<(String, String)>);
+
+impl Serialize for Inputs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, place)| (name, place)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Inputs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+        impl<'de> Visitor<'de> for Read {
+            type Value = Inputs;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("names and places")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Inputs, A::Error> {
+                let mut inputs = Vec::new();
+                while let Some((name, place)) = map.next_entry::<String, String>()? {
+                    if inputs.iter().any(|(known, _)| *known == name) {
+                        return Err(serde::de::Error::custom(format_args!(
+                            "the input {name:?} is given twice"
+                        )));
+                    }
+                    inputs.push((name, place));
+                }
+                Ok(Inputs(inputs))
+            }
+        }
+        deserializer.deserialize_map(Read)
+    }
 }
 
 /// What is told of a sandbox.
@@ -169,4 +216,32 @@ pub struct StatusResource {
     pub type_name: String,
     /// A path or a URL.
     pub location: String,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn request(inputs: &str) -> serde_json::Result<SandboxCreateRequest> {
+        let consumer = r#"{"actor_type": "agt", "project": "web"}"#;
+        serde_json::from_str(&format!(
+            r#"{{"profile": "profile.local", "inputs": {inputs}, "consumer": {consumer}}}"#
+        ))
+    }
+
+    #[test]
+    fn inputs_keep_their_order_and_come_once() {
+        let read = request(r#"{"z": "/z", "a": "/a"}"#).unwrap();
+        assert_eq!(read.inputs.0, [("z".into(), "/z".into()), ("a".into(), "/a".into())]);
+        assert!(serde_json::to_string(&read).unwrap().contains(r#""inputs":{"z":"/z","a":"/a"}"#));
+        assert!(request(r#"{"a": "/a", "a": "/b"}"#).is_err() && request("[]").is_err());
+    }
+
+    #[test]
+    fn another_request_has_another_digest() {
+        let digest = |inputs| request(inputs).unwrap().digest();
+        assert_eq!(digest(r#"{"a": "/a"}"#), digest(r#"{ "a" : "/a" }"#));
+        assert_ne!(digest(r#"{"a": "/a"}"#), digest(r#"{"a": "/b"}"#));
+    }
 }

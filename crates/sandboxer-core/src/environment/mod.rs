@@ -21,7 +21,8 @@ mod validate;
 
 pub use catalogue::Catalogue;
 pub use documents::{
-    SandboxCreateRequest, SandboxStatus, StatusEnvironment, StatusFailure, StatusResource, StatusWorkspace,
+    Inputs, SandboxCreateRequest, SandboxStatus, StatusEnvironment, StatusFailure, StatusResource,
+    StatusWorkspace,
 };
 pub use event::{EVENT_FORMAT, HUB, Identity, LifecycleEvent};
 pub use extension::{

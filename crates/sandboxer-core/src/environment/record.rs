@@ -47,6 +47,9 @@ pub struct Environment {
     /// The key of the request that it was made for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
+    /// The digest of that request, where a server took it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_digest: Option<String>,
     /// The step that it is in, or was in when it failed: `workspaces`, `provision`, `wait_ready`, `ready`.
     pub step: String,
     /// What the extension made.

@@ -129,6 +129,7 @@ impl SandboxManager {
         let mut kept = self.store.kept()?;
         let max_size = self.parts.settings.max_size;
         put_hopeless_first(&mut kept, max_size);
+        self.put_largest_owner_first(&mut kept)?;
         let (mut total, mut homes) = (bytes_of(kept.iter()), HashMap::new());
         for item in kept.iter().filter(|item| !item.pinned && !is_spared(item)) {
             let over = total > max_size;
@@ -147,6 +148,28 @@ impl SandboxManager {
             // Measured again: others may have kept or removed something meanwhile, and so may recovery.
             total = self.kept_bytes()?;
         }
+        Ok(())
+    }
+
+    /// Whoever keeps the most makes room first: nobody's work goes because somebody else keeps on putting things away.
+    fn put_largest_owner_first(&self, kept: &mut [KeptItem]) -> Result<()> {
+        let mut owners: HashMap<SandboxId, Option<String>> = HashMap::new();
+        for item in kept.iter() {
+            if !owners.contains_key(&item.sandbox_id) {
+                let owner = self.store.sandbox(&item.sandbox_id)?.and_then(|sandbox| sandbox.principal);
+                owners.insert(item.sandbox_id.clone(), owner);
+            }
+        }
+        let owner_of = |item: &KeptItem| owners.get(&item.sandbox_id).cloned().flatten();
+        let mut totals: HashMap<Option<String>, u64> = HashMap::new();
+        for item in kept.iter() {
+            *totals.entry(owner_of(item)).or_default() += item.bytes;
+        }
+        // Stable: of one owner the order stays, oldest first.
+        kept.sort_by_cached_key(|item| {
+            let owner = owner_of(item);
+            (std::cmp::Reverse(totals.get(&owner).copied().unwrap_or(0)), owner)
+        });
         Ok(())
     }
 

@@ -72,6 +72,7 @@ impl SandboxManager {
         let wanted = self.design(request, resources)?;
         for workspace in &wanted.workspaces {
             self.permit(&request.consumer, "create", workspace.resource.id.as_str())?;
+            self.require_isolation(workspace)?;
         }
         let limits = self.limits_now(&request.consumer)?;
         for _ in 0..ATTEMPTS {
@@ -80,6 +81,17 @@ impl SandboxManager {
             }
         }
         Err(Error::Busy { path: self.parts.home.clone(), holder: None })
+    }
+
+    /// Whoever asks a server works apart from the original, or not at all: what a token may do to it is to commit.
+    fn require_isolation(&self, workspace: &Workspace) -> Result<()> {
+        match self.permissions.caller() {
+            Some(caller) if !self.capabilities_of(workspace)?.isolates => Err(Error::refused(format!(
+                "{caller} may not work by {}, which changes {} itself",
+                workspace.requested_strategy, workspace.resource.location
+            ))),
+            _ => Ok(()),
+        }
     }
 
     fn detect(&self, input: &Input) -> Result<(Option<String>, Resource)> {

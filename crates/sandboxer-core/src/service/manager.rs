@@ -169,7 +169,13 @@ impl SandboxManager {
         if !self.sees(&target.sandbox) {
             return Err(Error::not_found("sandbox", target.sandbox.id.as_str()));
         }
-        self.permit(&target.sandbox.consumer, action, target.sandbox.id.as_str())
+        self.permit(&target.sandbox.consumer, action, target.sandbox.id.as_str())?;
+        // What is shared with somebody to be looked at and worked in is not theirs to change for real.
+        if matches!(action, "commit" | "undo") {
+            let mut resources = target.workspaces.iter().map(|workspace| workspace.resource.id.as_str());
+            return resources.try_for_each(|id| self.permit(&target.sandbox.consumer, action, id));
+        }
+        Ok(())
     }
 
     /// Whether whoever asks gets to see a sandbox. What they do not see is not there for them.

@@ -44,12 +44,13 @@ impl SandboxManager {
                 sandbox,
             })
         };
-        Ok(self.store.parked()?.into_iter().filter_map(of).collect())
+        Ok(self.store.parked()?.into_iter().filter(|sandbox| self.sees(sandbox)).filter_map(of).collect())
     }
 
     /// The parked sandbox that `selector` names.
     pub fn find_parked(&self, selector: &str) -> Result<Sandbox> {
-        let parked = self.store.parked()?;
+        let mut parked = self.store.parked()?;
+        parked.retain(|sandbox| self.sees(sandbox));
         if let Some(found) = parked.iter().find(|s| s.id.as_str() == selector || s.name == selector) {
             return Ok(found.clone());
         }

@@ -191,9 +191,15 @@ impl SandboxManager {
         };
         let file = &self.parts.settings.quotas.file;
         let file = file.as_ref().map_or_else(|| "your configuration".to_owned(), |f| f.display().to_string());
+        let way_out = way_out(standing.limit.measure);
+        // Where a server has its configuration is nobody's affair who asks it.
+        let hint = match self.permissions.caller() {
+            Some(_) => format!("{way_out}; or have whoever runs the server raise it"),
+            None => format!("{way_out}; or raise `{key}` in {file}"),
+        };
         Error::Refused {
             reason: format!("the limit `{key}` is reached{whose}: {}", told(standing, now())),
-            hint: Some(format!("{}; or raise `{key}` in {file}", way_out(standing.limit.measure))),
+            hint: Some(hint),
         }
     }
 }

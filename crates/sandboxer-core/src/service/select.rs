@@ -22,6 +22,14 @@ impl SandboxManager {
         self.select(selector, true)
     }
 
+    /// The sandbox of exactly this id, whatever its state.
+    pub fn find_exact(&self, id: &str) -> Result<Option<Sandbox>> {
+        if !id.starts_with(PREFIX) {
+            return Ok(None);
+        }
+        Ok(self.store.sandbox(&SandboxId::from_string(id))?.filter(|sandbox| self.sees(sandbox)))
+    }
+
     fn select(&self, selector: &str, all: bool) -> Result<Target> {
         let (name, workspace) = match selector.split_once(':') {
             Some((name, workspace)) => (name, Some(workspace)),

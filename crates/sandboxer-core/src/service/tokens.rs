@@ -8,10 +8,16 @@ use crate::access::{Caller, Credential, NewToken, Token, TokenRefusal, TokenScop
 use crate::store::now;
 use crate::{Error, Result, resolve};
 
+/// Fewer characters of an id than this name no token.
+const SHORTEST: usize = 4;
+/// The longest name of a project.
+const LONGEST_PROJECT: usize = 100;
+
 impl SandboxManager {
     /// Makes a token. The text is what its owner shows; it is kept nowhere.
     pub fn create_token(&self, new: NewToken) -> Result<(Token, String)> {
         names::check("principal", &new.principal)?;
+        check_project(&new.consumer.project)?;
         check_resources(&new)?;
         let (credential, text) = Credential::generate()?;
         let token = Token {
@@ -38,7 +44,7 @@ impl SandboxManager {
     pub fn revoke_token(&self, id: &str) -> Result<Token> {
         let tokens = self.store.tokens()?;
         let found: Vec<&Token> =
-            tokens.iter().filter(|token| !id.is_empty() && token.id.starts_with(id)).collect();
+            tokens.iter().filter(|token| id.len() >= SHORTEST && token.id.starts_with(id)).collect();
         let [only] = found[..] else { return Err(not_one(id, &tokens, found.len())) };
         self.store.revoke_token(&only.id)?;
         let revoked = self.store.token(&only.id)?.map(|(token, _)| token);
@@ -75,6 +81,17 @@ fn still_good(token: Token) -> std::result::Result<Token, TokenRefusal> {
         (None, Some(at)) if at <= now() => Err(TokenRefusal::Expired(token.id, at)),
         _ => Ok(token),
     }
+}
+
+/// It stands in lists, events and bills of everybody.
+fn check_project(project: &str) -> Result<()> {
+    let plain = project.chars().all(|c| !c.is_control() && !c.is_whitespace());
+    if plain && !project.is_empty() && project.len() <= LONGEST_PROJECT {
+        return Ok(());
+    }
+    let message =
+        format!("{project:?} is no id for a project: up to {LONGEST_PROJECT} characters without spaces");
+    Err(Error::usage(message))
 }
 
 /// Whoever may make sandboxes may read what they are made of: that is never everything by default.

@@ -7,6 +7,9 @@ use crate::Result;
 use crate::environment::{HUB, LifecycleEvent};
 use crate::store::now;
 
+/// Those who follow a server, as a subscriber.
+const FOLLOWERS: &str = "followers";
+
 /// For how long events are kept; what a hub has not heard is kept until it has.
 const KEPT: SignedDuration = SignedDuration::from_hours(30 * 24);
 
@@ -25,6 +28,11 @@ impl SandboxManager {
     pub(super) fn forget_old_events(&self) -> Result<()> {
         let hub = self.parts.settings.events.hub.as_ref().map(|_| HUB);
         self.store.forget_events(now() - KEPT, hub).map(drop)
+    }
+
+    /// Makes everything durable up to this event: what somebody is told of may not come to be something else by a power cut.
+    pub fn make_durable(&self, seq: u64) -> Result<()> {
+        self.store.set_heard(FOLLOWERS, seq)
     }
 
     /// The place of the newest event; 0 where there is none.

@@ -204,6 +204,8 @@ pub struct EnvironmentRequest {
     pub labels: BTreeMap<String, String>,
     /// A second request with this key is answered with the sandbox of the first, as long as that lives.
     pub idempotency_key: Option<String>,
+    /// The digest of the request, to tell another one with the same key.
+    pub request_digest: Option<String>,
 }
 
 /// What comparing the store with what extensions find came to.

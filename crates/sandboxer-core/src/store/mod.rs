@@ -77,7 +77,7 @@ impl Store {
     ) -> Result<T> {
         let guard = match self.connection.try_lock() {
             Ok(guard) => guard,
-            Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
+            Err(TryLockError::Poisoned(poisoned)) => self.anew(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => return self.read_beside(step, query),
         };
         match &*self.opened(guard)? {
@@ -125,7 +125,11 @@ impl Store {
         let failed = |error| self.failed("change how to flush", error);
         connection.pragma_update(None, "synchronous", "NORMAL").map_err(failed)?;
         let written = Self::transact(connection, change).map_err(|error| self.failed(step, error));
-        connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+        if let Err(error) = connection.pragma_update(None, "synchronous", "FULL") {
+            // One that would not flush any more is not used any more.
+            *guard = None;
+            return Err(failed(error));
+        }
         written
     }
 
@@ -149,7 +153,14 @@ impl Store {
 
     /// The connection, opened now if it was not and the file is there.
     fn existing(&self) -> Result<MutexGuard<'_, Option<Connection>>> {
-        self.opened(self.connection.lock().unwrap_or_else(PoisonError::into_inner))
+        self.opened(self.connection.lock().unwrap_or_else(|poisoned| self.anew(poisoned.into_inner())))
+    }
+
+    /// A connection in which somebody panicked may be in the middle of anything.
+    fn anew<'c>(&self, mut guard: MutexGuard<'c, Option<Connection>>) -> MutexGuard<'c, Option<Connection>> {
+        *guard = None;
+        self.connection.clear_poison();
+        guard
     }
 
     fn opened<'c>(

@@ -26,7 +26,7 @@ pub struct Health {
 /// Is it well? Needs no token
 #[utoipa::path(
     get, path = "/health", tag = "server", operation_id = "health",
-    responses((status = 200, description = "It is", body = ref("#/components/schemas/Health"))),
+    responses((status = 200, description = "The server answers, and its state can be read", body = ref("#/components/schemas/Health"))),
 )]
 pub async fn health(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     app.glance(&Who::Nobody, |manager| Ok(manager.last_event()?))?;

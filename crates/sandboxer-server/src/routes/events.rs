@@ -27,6 +27,8 @@ const PAGE: usize = 100;
 const LONGEST_PAGE: usize = 1000;
 /// How often a silent stream shows that it is there.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+/// How many events a follower holds that its client has not taken.
+const AT_ONCE: usize = 50;
 /// How often is looked whether the token of a follower is still good.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -60,7 +62,7 @@ pub async fn of_all(
     tell(app, who, &headers, query, None).await
 }
 
-/// The same of one sandbox
+/// Events of one sandbox
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}/events", tag = "events", operation_id = "sandbox_events",
     params(
@@ -125,11 +127,10 @@ async fn page(app: Arc<App>, filter: Filter, after: u64, limit: usize) -> Result
     let mut events: Vec<EventDocument> = Vec::new();
     let mut seen = after;
     while events.len() < limit {
-        let batch = feed::after(&app, seen, filter.sandbox.clone()).await?;
-        let Some(last) = batch.last() else { break };
-        seen = last.event.seq;
-        let passed = batch.into_iter().filter(|fed| filter.passes(fed));
-        events.extend(passed.map(|fed| EventDocument::Life(Box::new(fed.event))));
+        let batch = feed::after(&app, seen, &filter, feed::BATCH).await?;
+        let Some(last) = batch.last else { break };
+        seen = last;
+        events.extend(batch.passing.into_iter().map(|fed| EventDocument::Life(Box::new(fed.event))));
     }
     events.truncate(limit);
     fine(&EventsDocument::new(None, &events))
@@ -202,16 +203,13 @@ impl Follower {
                 return None;
             }
             if let Some(fed) = self.waiting.next() {
-                self.seen = fed.event.seq;
-                if self.filter.passes(&fed) {
-                    return Some(fed.event);
-                }
-                continue;
+                return Some(fed.event);
             }
             if self.behind {
-                let batch = feed::after(&self.app, self.seen, None).await.ok()?;
-                self.behind = !batch.is_empty();
-                self.waiting = batch.into_iter();
+                let batch = feed::after(&self.app, self.seen, &self.filter, AT_ONCE).await.ok()?;
+                self.behind = batch.last.is_some();
+                self.seen = batch.last.unwrap_or(self.seen);
+                self.waiting = batch.passing.into_iter();
                 continue;
             }
             let fed = self.fed().await?;

@@ -17,6 +17,8 @@ use bytes::Bytes;
 use data_encoding::BASE64;
 use futures_util::stream;
 use rustix::process::{Pid, Signal, kill_process_group};
+use sandboxer_core::environment::IsolationLevel;
+use sandboxer_core::service::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -34,6 +36,8 @@ const PIECE: usize = 16 << 10;
 const LINES: usize = 16;
 /// How long a command has to end once nobody listens.
 const LAST_MOMENTS: Duration = Duration::from_secs(3);
+/// A command and its variables, together: the kernel takes no more than 128 KiB in one piece.
+const LONGEST_COMMAND: usize = 100 << 10;
 /// The media type: a JSON document a line.
 const LINES_OF_JSON: &str = "application/x-ndjson";
 
@@ -110,10 +114,15 @@ pub async fn exec(
     check(&body)?;
     let (wanted, workspace) = (named.id.clone(), body.workspace.clone());
     // Whether they may, and which sandbox it is, before a program is started that nobody asks.
+    let place = app.running()?;
+    let held = !matches!(who, Who::Local);
     let selector = app
-        .look(&who, move |manager| {
+        .work(&who, move |manager| {
             let target = Named { id: wanted, name: String::new() }.find(manager, workspace.as_deref())?;
             drop(manager.use_sandbox(&target)?);
+            if held {
+                refuse_uncontained(&target.sandbox)?;
+            }
             let id = &target.sandbox.id;
             Ok(match &target.workspaces[..] {
                 [one] if target.sandbox.workspaces.len() > 1 => format!("{id}:{}", one.name),
@@ -125,7 +134,7 @@ pub async fn exec(
     let (lines, mut coming) = mpsc::channel(LINES);
     let input = body.stdin;
     tokio::spawn(async move {
-        let _running = Gauge::up(&app.metrics.commands);
+        let _running = (place, Gauge::up(&app.metrics.commands));
         feed_in(&mut child, input);
         run(&app, child, lines).await;
     });
@@ -133,6 +142,16 @@ pub async fn exec(
         coming.poll_recv(context).map(|line: Option<Bytes>| line.map(Ok::<_, std::convert::Infallible>))
     }));
     Ok(([(header::CONTENT_TYPE, LINES_OF_JSON)], body).into_response())
+}
+
+/// A command that nothing holds is one of the server's user, and not for whoever has a token.
+fn refuse_uncontained(sandbox: &Sandbox) -> Result<(), Problem> {
+    match sandbox.environment.as_deref() {
+        Some(environment) if environment.isolation != IsolationLevel::Files => Ok(()),
+        _ => {
+            Err(Problem::refused(format!("commands in {} are not contained: not over a token", sandbox.name)))
+        }
+    }
 }
 
 fn check(body: &ExecBody) -> Result<(), Problem> {
@@ -143,6 +162,12 @@ fn check(body: &ExecBody) -> Result<(), Problem> {
     let texts = body.command.iter().chain(body.env.keys()).chain(body.env.values());
     if texts.chain(&body.directory).chain(&body.timeout).any(has_nul) {
         return Err(Problem::usage("a command, its variables and its place have no zero bytes in them"));
+    }
+    let length: usize =
+        body.command.iter().chain(body.env.keys()).chain(body.env.values()).map(String::len).sum();
+    if length > LONGEST_COMMAND {
+        let message = format!("a command and its variables have up to {LONGEST_COMMAND} bytes together");
+        return Err(Problem::usage(message).hint("what is longer comes on its standard input, or as a file"));
     }
     if let Some(directory) = &body.directory {
         rel_path(directory.as_bytes())?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -70,11 +70,13 @@ pub async fn read(
     let (pieces, mut coming) = mpsc::channel::<io::Result<Bytes>>(PIECES);
     let (begun, beginning) = oneshot::channel();
     let reader = app.clone();
+    let place = app.reading().await?;
     let mut sink = Pieces {
         pieces,
         begun: Some(begun),
         buffer: Vec::with_capacity(PIECE),
         patience: app.limits.body_time,
+        ends: Instant::now() + app.limits.answer_time,
         runtime: Handle::current(),
     };
     // Reads on while the client takes it; a client that goes away ends it with the next piece. A thread waits with each of them: never all threads.
@@ -85,7 +87,7 @@ pub async fn read(
             sink.finish(done);
             Ok(())
         };
-        let _place = reader.reading().await;
+        let _place = place;
         reader.look(&who, read).await
     });
     match beginning.await {
@@ -109,6 +111,8 @@ struct Pieces {
     buffer: Vec<u8>,
     /// How long the client may take for one piece.
     patience: Duration,
+    /// When it has to have taken all of it.
+    ends: Instant,
     runtime: Handle,
 }
 
@@ -119,7 +123,8 @@ impl Pieces {
         }
         let piece = Bytes::from(std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE)));
         // The timer wants to be made where the runtime is.
-        let sent = async { tokio::time::timeout(self.patience, self.pieces.send(Ok(piece))).await };
+        let patience = self.patience.min(self.ends.saturating_duration_since(Instant::now()));
+        let sent = async { tokio::time::timeout(patience, self.pieces.send(Ok(piece))).await };
         match self.runtime.block_on(sent) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(io::ErrorKind::BrokenPipe.into()),
@@ -181,8 +186,14 @@ pub async fn write(
     who.require(TokenScope::Work, "write")?;
     require_type(&parts.headers, "application/octet-stream")?;
     let (named, path) = address(&parts.uri)?;
+    // Whether there is anything to write to, before anybody sends it.
+    let (wanted, workspace) = (named.id.clone(), query.workspace.clone());
+    let known = Named { id: wanted, name: String::new() };
+    app.look(&who, move |manager| known.find(manager, workspace.as_deref()).map(drop)).await?;
+    let place = app.taking_in().await?;
     let content = whole(&app, body, app.limits.file).await?;
     app.work(&who, move |manager| {
+        let _place = place;
         let target = named.find(manager, query.workspace.as_deref())?;
         let change = manager.write(&target, &path, &content)?;
         let status = if change.kind == DiffKind::Created { StatusCode::CREATED } else { StatusCode::OK };

@@ -102,11 +102,9 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Document<T> {
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         // A list of the right length would be taken for the fields in their order.
         if !text.trim_ascii_start().starts_with(b"{") {
-            return Err(Problem::usage("the document: it is no object"));
+            return Err(Problem::usage("the body is no JSON object"));
         }
-        serde_json::from_slice(text)
-            .map(Self)
-            .map_err(|error| Problem::usage(format!("the document: {error}")))
+        serde_json::from_slice(text).map(Self).map_err(|error| Problem::usage(format!("the body: {error}")))
     }
 }
 

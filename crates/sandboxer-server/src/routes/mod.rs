@@ -35,6 +35,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/sandboxes/{id}", get(sandboxes::get).delete(sandboxes::destroy))
         .route("/v1/sandboxes/{id}/extend", post(sandboxes::extend))
         .route("/v1/sandboxes/{id}/recreate", post(sandboxes::recreate))
+        .route("/v1/sandboxes/{id}/unpark", post(sandboxes::unpark))
         .route("/v1/sandboxes/{id}/diff", get(changes::diff))
         .route("/v1/sandboxes/{id}/commit", post(changes::commit))
         .route("/v1/sandboxes/{id}/undo", post(changes::undo))

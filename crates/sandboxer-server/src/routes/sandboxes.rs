@@ -10,14 +10,14 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use sandboxer_core::access::{Caller, TokenScope};
 use sandboxer_core::config::parse_ttl;
-use sandboxer_core::environment::{SandboxCreateRequest, SandboxStatus};
+use sandboxer_core::environment::{IsolationLevel, Profile, SandboxCreateRequest, SandboxStatus};
 use sandboxer_core::model::{PlanId, SandboxId};
 use sandboxer_core::service::{
     CreateRequest, Created, Ended, Input, Sandbox, SandboxManager, SandboxState, Uncommitted,
 };
 use sandboxer_core::store::PageQuery;
 use sandboxer_core::types::is_url;
-use sandboxer_documents::SandboxDocument;
+use sandboxer_documents::{Kind, SandboxDocument};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
@@ -29,6 +29,10 @@ use crate::problem::Problem;
 
 /// The longest key of a request.
 const LONGEST_KEY: usize = 255;
+/// The longest path or URL of a resource, as the kernel has it.
+const LONGEST_PLACE: usize = 4096;
+/// How many resources a sandbox may be of.
+const MOST_INPUTS: usize = 64;
 /// The longest page.
 const LONGEST_PAGE: usize = 1000;
 /// How long it takes at first until is looked again whether a sandbox that is being made is on record, and at last.
@@ -102,13 +106,19 @@ pub async fn list(
 #[utoipa::path(
     get, path = "/v1/sandboxes/{id}", tag = "sandboxes", operation_id = "get_sandbox",
     params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
-    responses((status = 200, description = "It", body = ref("#/components/schemas/SandboxStatus"))),
+    responses((status = 200, description = "The sandbox", body = ref("#/components/schemas/SandboxStatus"))),
 )]
 pub async fn get(State(app): State<Arc<App>>, who: Who, named: Named) -> Result<Response, Problem> {
-    app.glance(&who, |manager| {
+    // A row by its id is read here and now; what takes a search waits elsewhere.
+    let exact = app.glance(&who, |manager| Ok(manager.find_exact(&named.id)?))?;
+    if let Some(sandbox) = exact {
+        return fine(&SandboxDocument::of(&sandbox));
+    }
+    app.look(&who, move |manager| {
         let target = manager.find_any(&named.id)?;
         fine(&SandboxDocument::of(&target.sandbox))
     })
+    .await
 }
 
 /// Make a sandbox, or get the one that the same request made before
@@ -136,12 +146,13 @@ pub async fn create(
 ) -> Result<Response, Problem> {
     check_consumer(&who, &request)?;
     check_inputs(&who, &request)?;
-    let key = who.key(&key_of(&headers)?);
+    let shown = key_of(&headers)?;
+    let key = who.key(&shown);
     let patience = if prefers_async(&headers) { Duration::ZERO } else { app.limits.patience };
     let (maker, shared, wanted) = (who.clone(), app.clone(), key.clone());
     let making = tokio::spawn({
         let app = app.clone();
-        async move { app.undertake(move || make(&shared, &maker, &request, wanted)).await }
+        async move { app.undertake(move || make(&shared, &maker, &request, (&shown, wanted))).await }
     });
     tokio::pin!(making);
     match tokio::time::timeout(patience, &mut making).await {
@@ -199,23 +210,33 @@ fn check_consumer(who: &Who, request: &SandboxCreateRequest) -> Result<(), Probl
     Err(Problem::refused(format!(
         "{} may not ask for {:?} of {:?}: its token is for {} of {}",
         caller.principal, asked.actor_type, asked.project, own.actor_type, own.project
-    )))
+    ))
+    .hint(format!("ask as the token says: --actor {} --project {}", own.actor_type, own.project)))
 }
 
 /// Refused before anybody looks whether there is such a thing.
 fn check_inputs(who: &Who, request: &SandboxCreateRequest) -> Result<(), Problem> {
     let Who::Caller(caller) = who else { return Ok(()) };
     who.require(TokenScope::Work, "create")?;
-    match request.inputs.values().find(|location| !caller.may_isolate(location)) {
+    match request.inputs.0.iter().map(|(_, place)| place).find(|place| !caller.may_isolate(place)) {
         Some(location) => Err(outside(caller, location)),
         None => Ok(()),
     }
 }
 
+/// A URL without what may be a password in it; nothing of that is repeated.
+fn without_password(location: &str) -> String {
+    match location.split_once("://") {
+        Some((scheme, rest)) => format!("{scheme}://{}", rest.rsplit('@').next().unwrap_or(rest)),
+        None => location.to_owned(),
+    }
+}
+
 fn outside(caller: &Caller, location: &str) -> Problem {
     Problem::refused(format!(
-        "{} may not isolate {location:?}: its token {} is for {}",
+        "{} may not isolate {:?}: its token {} is for {}",
         caller.principal,
+        without_password(location),
         caller.token,
         caller.resources.join(", ")
     ))
@@ -268,20 +289,32 @@ fn prefers_async(headers: &HeaderMap) -> bool {
         .any(|word| word.trim().eq_ignore_ascii_case("respond-async"))
 }
 
-fn make(app: &App, who: &Who, request: &SandboxCreateRequest, key: String) -> Result<Created, Problem> {
+/// Makes it. `shown` is the key as the client sent it, `key` as it is kept.
+fn make(
+    app: &App,
+    who: &Who,
+    request: &SandboxCreateRequest,
+    (shown, key): (&str, String),
+) -> Result<Created, Problem> {
     let manager = who.manager(app.backend.manager());
+    let digest = request.digest();
     if let Some(answered) = manager.answered(&key)? {
-        return Ok(answered);
+        return same_request(answered, shown, &digest);
     }
-    let inputs = request.inputs.iter().map(input).collect::<Result<Vec<_>, _>>()?;
+    let inputs = request.inputs.0.iter().map(input).collect::<Result<Vec<_>, _>>()?;
     let Some(first) = inputs.first() else {
         return Err(Problem::usage("a sandbox needs at least one input")
             .hint("\"inputs\": {\"repo\": \"/srv/repo\"}"));
     };
+    if inputs.len() > MOST_INPUTS {
+        return Err(Problem::usage(format!("a sandbox has at most {MOST_INPUTS} inputs")));
+    }
     check_links(who, &inputs)?;
     let manager = who.manager(&app.backend.manager_at(&start(first))?);
     let mut environment = app.backend.environment(request)?;
-    environment.idempotency_key = Some(key);
+    refuse_uncontained(who, &environment.profile)?;
+    environment.idempotency_key = Some(key.clone());
+    environment.request_digest = Some(digest.clone());
     let request = CreateRequest {
         inputs,
         strategy: None,
@@ -293,17 +326,44 @@ fn make(app: &App, who: &Who, request: &SandboxCreateRequest, key: String) -> Re
         disposable: false,
         environment: Some(Box::new(environment)),
     };
-    Ok(manager.get_or_create_sandbox(&request)?)
+    let made = manager.get_or_create_sandbox(&request)?;
+    let by_key = made.sandbox.environment.as_ref().and_then(|e| e.idempotency_key.as_ref()) == Some(&key);
+    if made.created || !by_key { Ok(made) } else { same_request(made, shown, &digest) }
+}
+
+/// What a key was answered with before, for the same request and no other.
+fn same_request(answered: Created, key: &str, digest: &str) -> Result<Created, Problem> {
+    let before = answered.sandbox.environment.as_ref().and_then(|e| e.request_digest.as_deref());
+    if before.is_some_and(|before| before != digest) {
+        let message = format!("the Idempotency-Key {key:?} was used for another request");
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, Kind::Usage, message)
+            .hint("choose another key, or send the same request"));
+    }
+    let message = format!("the request {key:?} was answered with sandbox {} already", answered.sandbox.name);
+    Ok(Created { message, ..answered })
+}
+
+/// What is not contained is a program of the server's user: a profile that is fine for them is not for whoever has a token.
+fn refuse_uncontained(who: &Who, profile: &Profile) -> Result<(), Problem> {
+    match who {
+        Who::Local => Ok(()),
+        _ if profile.isolation != IsolationLevel::Files => Ok(()),
+        _ => Err(Problem::refused(format!(
+            "{} does not contain commands (isolation: files): it is not to be had over a token",
+            profile.id
+        ))),
+    }
 }
 
 /// A place is meant the same wherever the server was started: absolute, or a URL.
-fn input((name, location): (&String, &String)) -> Result<Input, Problem> {
+fn input((name, location): &(String, String)) -> Result<Input, Problem> {
     if !location.starts_with('/') && !is_url(location) {
         let message = format!("input {name:?}: {location:?} is neither an absolute path nor a URL");
         return Err(Problem::usage(message).hint("a path is one on the server's machine"));
     }
-    if location.contains('\0') {
-        return Err(Problem::usage(format!("input {name:?}: a place has no zero bytes in it")));
+    if location.contains('\0') || location.len() > LONGEST_PLACE {
+        let message = format!("input {name:?}: a place has up to {LONGEST_PLACE} bytes, and none is zero");
+        return Err(Problem::usage(message));
     }
     Ok(Input { name: Some(name.clone()), location: location.clone(), properties: Default::default() })
 }
@@ -380,7 +440,7 @@ pub struct ExtendBody {
     post, path = "/v1/sandboxes/{id}/extend", tag = "sandboxes", operation_id = "extend_sandbox",
     params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
     request_body(content = ref("#/components/schemas/ExtendBody")),
-    responses((status = 200, description = "It", body = ref("#/components/schemas/SandboxStatus"))),
+    responses((status = 200, description = "The sandbox", body = ref("#/components/schemas/SandboxStatus"))),
 )]
 pub async fn extend(
     State(app): State<Arc<App>>,
@@ -405,7 +465,7 @@ pub struct RecreateBody {
     post, path = "/v1/sandboxes/{id}/recreate", tag = "sandboxes", operation_id = "recreate_sandbox",
     params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
     request_body(content = ref("#/components/schemas/RecreateBody")),
-    responses((status = 200, description = "It", body = ref("#/components/schemas/SandboxStatus"))),
+    responses((status = 200, description = "The sandbox", body = ref("#/components/schemas/SandboxStatus"))),
 )]
 pub async fn recreate(
     State(app): State<Arc<App>>,
@@ -415,6 +475,35 @@ pub async fn recreate(
 ) -> Result<Response, Problem> {
     changed(&app, &who, named, move |manager, target| Ok(manager.recreate(target, body.from.as_deref())?))
         .await
+}
+
+/// How parked work is taken up.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct UnparkBody {
+    /// What it is called from then on; what it was called without it.
+    name: Option<String>,
+}
+
+/// Take up a sandbox that was parked with uncommitted work
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{id}/unpark", tag = "sandboxes", operation_id = "unpark_sandbox",
+    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
+    request_body(content = ref("#/components/schemas/UnparkBody")),
+    responses((status = 200, description = "The sandbox, open again", body = ref("#/components/schemas/SandboxStatus"))),
+)]
+pub async fn unpark(
+    State(app): State<Arc<App>>,
+    who: Who,
+    named: Named,
+    Document(body): Document<UnparkBody>,
+) -> Result<Response, Problem> {
+    app.work(&who, move |manager| {
+        let parked = manager.find_parked(&named.id)?;
+        let sandbox = manager.unpark(&parked, body.name.as_deref())?;
+        fine(&SandboxDocument::of(&sandbox))
+    })
+    .await
 }
 
 /// Changes a sandbox, and answers with how it is then.

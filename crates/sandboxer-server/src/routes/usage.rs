@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use jiff::Timestamp;
 use sandboxer_core::access::TokenScope;
+use sandboxer_core::config::parse_moment;
 use sandboxer_core::service::{UsageBy, UsageQuery};
 use serde::Deserialize;
 
@@ -20,8 +20,8 @@ use crate::problem::Problem;
 pub struct Query {
     #[serde(default)]
     by: UsageBy,
-    since: Option<Timestamp>,
-    until: Option<Timestamp>,
+    since: Option<String>,
+    until: Option<String>,
     project: Option<String>,
 }
 
@@ -30,8 +30,8 @@ pub struct Query {
     get, path = "/v1/usage", tag = "usage", operation_id = "usage",
     params(
         ("by" = Option<String>, Query, description = "`consumer`, `project`, `profile`, `extension` or `sandbox`; `consumer` without it"),
-        ("since" = Option<String>, Query, description = "From this moment on, such as `2026-11-01T00:00:00Z`"),
-        ("until" = Option<String>, Query, description = "Before this moment"),
+        ("since" = Option<String>, Query, description = "From this date (its midnight of UTC) or time on, such as `2026-11-01`"),
+        ("until" = Option<String>, Query, description = "Before this date or time"),
         ("project" = Option<String>, Query, description = "Of this project only"),
     ),
     responses((status = 200, description = "Rows and their sum", body = ref("#/components/schemas/UsageReport"))),
@@ -51,8 +51,8 @@ pub async fn usage(
     let principal = held.filter(|_| query.by == UsageBy::Sandbox).map(|caller| caller.principal.clone());
     let query = UsageQuery {
         by: query.by,
-        since: query.since,
-        until: query.until,
+        since: query.since.as_deref().map(parse_moment).transpose()?,
+        until: query.until.as_deref().map(parse_moment).transpose()?,
         project: query.project,
         consumer,
         principal,

@@ -53,7 +53,10 @@ impl EnvironmentArgs {
         let profile = catalogue.profile(profile)?;
         let question =
             RouteQuestion { profile, extension: self.extension.as_deref(), host: self.host.as_deref() };
-        let labels = self.labels.iter().map(|text| label(text)).collect::<Result<_, _>>()?;
+        let labels: BTreeMap<_, _> = self.labels.iter().map(|text| label(text)).collect::<Result<_, _>>()?;
+        if labels.len() > MOST_LABELS {
+            return Err(CliError::usage(format!("more than {MOST_LABELS} labels")));
+        }
         let request = routed(&question, &catalogue, &app.nearby()?, labels)?;
         Ok(Some(Box::new(EnvironmentRequest { idempotency_key: self.idempotency_key.clone(), ..request })))
     }
@@ -67,16 +70,32 @@ pub fn routed(
     labels: BTreeMap<String, String>,
 ) -> Result<EnvironmentRequest, CliError> {
     let route = route(question, catalogue, nearby)?;
-    Ok(EnvironmentRequest { profile: question.profile.clone(), route, labels, idempotency_key: None })
+    Ok(EnvironmentRequest {
+        profile: question.profile.clone(),
+        route,
+        labels,
+        idempotency_key: None,
+        request_digest: None,
+    })
+}
+
+/// How many words somebody may put on a sandbox: they are in every event of it.
+const MOST_LABELS: usize = 32;
+
+/// Whether these can be words on a sandbox.
+pub fn are_labels(labels: &BTreeMap<String, String>) -> bool {
+    labels.len() <= MOST_LABELS && labels.iter().all(|(name, value)| is_label(name, value))
+}
+
+fn is_label(name: &str, value: &str) -> bool {
+    let plain = |word: &str| word.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',' && byte != b'"');
+    (1..=64).contains(&name.len()) && !name.contains('=') && plain(name) && value.len() <= 256 && plain(value)
 }
 
 /// A word of the caller's: `NAME=VALUE`.
 pub fn label(text: &str) -> Result<(String, String), CliError> {
-    let plain = |word: &str| word.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',' && byte != b'"');
     match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() && plain(name) && value.len() <= 256 && plain(value) => {
-            Ok((name.to_owned(), value.to_owned()))
-        }
+        Some((name, value)) if is_label(name, value) => Ok((name.to_owned(), value.to_owned())),
         _ => Err(CliError::usage(format!("--label {:?} is not NAME=VALUE", output::sentence(text)))
             .hint("such as --label team=blue; no spaces, commas or quotes")),
     }

@@ -128,7 +128,11 @@ impl CliError {
             text.push_str(&format!("{line}\n"));
         }
         for hint in &self.hints {
-            text.push_str(&format!("{} {}\n", ui.paint_err(style::HINT, "hint:"), output::sentence(hint)));
+            text.push_str(&format!(
+                "{} {}\n",
+                ui.paint_err(style::HINT, "hint:"),
+                output::sentence(&ui.aimed(hint))
+            ));
         }
         text
     }

@@ -140,7 +140,7 @@ fn server(cli: &Cli, ui: &mut Ui) -> Result<Option<Server>, CliError> {
         };
     };
     if globals.server.is_some() {
-        ui.aim_at(&name);
+        ui.aim_at(&name, globals.token_file.as_deref());
     }
     Server::new(&name, globals.token_file.as_deref(), places::token().as_deref()).map(Some)
 }

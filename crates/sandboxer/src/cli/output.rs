@@ -6,6 +6,7 @@
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use anstyle::{AnsiColor, Style};
@@ -166,8 +167,17 @@ impl Ui {
     }
 
     /// Has what to type next go to a server that was named by a flag.
-    pub fn aim_at(&mut self, server: &str) {
-        self.aim = Some(format!("sandbox --server {} ", shell_word(server)));
+    pub fn aim_at(&mut self, server: &str, token_file: Option<&Path>) {
+        let token = token_file.map(|file| format!("--token-file {} ", shell_word(&file.to_string_lossy())));
+        self.aim = Some(format!("sandbox --server {} {}", shell_word(server), token.unwrap_or_default()));
+    }
+
+    /// A hint, its commands going to that server.
+    pub fn aimed(&self, hint: &str) -> String {
+        match &self.aim {
+            Some(aim) => hint.replace("`sandbox ", &format!("`{aim}")),
+            None => hint.to_owned(),
+        }
     }
 
     /// What to type next, on stderr.

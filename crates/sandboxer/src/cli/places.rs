@@ -147,6 +147,11 @@ pub fn token() -> Option<String> {
     Some(token.into_string().unwrap_or_else(|_| "\u{fffd}".to_owned()))
 }
 
+/// Whether a server has started this command for one of its clients.
+pub fn is_served() -> bool {
+    std::env::var_os(sandboxer_server::HANDED_VARIABLES).is_some()
+}
+
 fn text_variable(name: &str) -> Option<(String, String)> {
     variable(name).map(|value| (name.to_owned(), value))
 }

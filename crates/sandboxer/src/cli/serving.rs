@@ -11,7 +11,7 @@ use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::environment::{Catalogue, Load, RouteQuestion, SandboxCreateRequest};
 use sandboxer_core::policy::CommitRules;
 use sandboxer_core::service::{EnvironmentRequest, GcReport, SandboxManager, Uncommitted};
-use sandboxer_documents::Told;
+use sandboxer_documents::{Kind, Told};
 use sandboxer_server::{Backend, Line};
 
 use super::catalogue::Nearby;
@@ -61,6 +61,13 @@ impl Serving {
     }
 }
 
+/// Writes a line of the log. Nobody there to read it is no reason to end.
+pub fn tell(line: &Line) {
+    if let Ok(text) = serde_json::to_string(line) {
+        let _ = writeln!(io::stderr(), "{text}");
+    }
+}
+
 fn open(places: &Places, settings: Settings, cancel: &CancelFlag) -> Result<SandboxManager, CliError> {
     Ok(wiring::open(Setup { cancel: cancel.clone(), ..setup(places, settings)? })?)
 }
@@ -78,9 +85,11 @@ impl Backend for Serving {
         let catalogue = self.catalogue()?;
         let profile = catalogue.profile(&request.profile)?;
         let question = RouteQuestion { profile, extension: None, host: None };
-        let words =
-            request.labels.iter().map(|(name, value)| environments::label(&format!("{name}={value}")));
-        let labels = words.collect::<Result<_, _>>()?;
+        if !environments::are_labels(&request.labels) {
+            let message = "labels: up to 32, names of up to 64 and values of up to 256 characters, without spaces, commas, quotes";
+            return Err(Told::new(Kind::Usage, message));
+        }
+        let labels = request.labels.clone();
         let nearby = Nearby::new(&self.places, Load::by_host(&self.manager.list(false)?));
         Ok(environments::routed(&question, &catalogue, &nearby, labels)?)
     }
@@ -137,9 +146,6 @@ impl Backend for Serving {
     }
 
     fn log(&self, line: &Line) {
-        // Nobody there to read it is no reason to end.
-        if let Ok(text) = serde_json::to_string(line) {
-            let _ = writeln!(io::stderr(), "{text}");
-        }
+        tell(line);
     }
 }

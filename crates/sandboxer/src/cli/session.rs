@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sandboxer::wiring::{self, Setup};
 use sandboxer_core::Error;
@@ -11,7 +12,7 @@ use sandboxer_core::service::{GcReport, Recovered, SandboxManager, Target};
 
 use super::error::CliError;
 use super::output::{self, Ui, shell_word};
-use super::places::Places;
+use super::places::{Places, is_served};
 use super::progress;
 use super::remote::Server;
 use super::signals::Signals;
@@ -80,11 +81,14 @@ impl App {
         let setup = Setup {
             progress: progress::for_terminal(self.quiet || self.ui.json),
             cancel: signals.cancel_flag(),
-            on_removal: self.ui.removal_teller(),
+            on_removal: if is_served() { Arc::new(|_| {}) } else { self.ui.removal_teller() },
             ..setup(&self.places, settings.clone())?
         };
         let manager = wiring::open(setup)?;
-        self.put_in_order(&manager)?;
+        // A server puts its own state in order, and what is told of others' sandboxes is not for whoever runs a command in one.
+        if !is_served() {
+            self.put_in_order(&manager)?;
+        }
         Ok(Session { manager, settings, signals })
     }
 

@@ -41,7 +41,8 @@ pub fn request(project: &Path, strategy: &str, profile: &str) -> Result<CreateRe
     let question = RouteQuestion { profile, extension: None, host: None };
     let route = route(&question, &catalogue, &AllIsWell).during("find a route for", project)?;
     let (profile, labels) = (profile.clone(), BTreeMap::new());
-    let environment = EnvironmentRequest { profile, route, labels, idempotency_key: None };
+    let environment =
+        EnvironmentRequest { profile, route, labels, idempotency_key: None, request_digest: None };
     let location = project.to_string_lossy().into_owned();
     Ok(CreateRequest {
         inputs: vec![Input { name: None, location, properties: BTreeMap::new() }],

@@ -29,6 +29,7 @@ pub(in crate::service) fn designed(request: &EnvironmentRequest, workspaces: &[W
         labels: request.labels.clone(),
         cost_class: profile.cost_class.clone(),
         idempotency_key: request.idempotency_key.clone(),
+        request_digest: request.request_digest.clone(),
         step: WORKSPACES.to_owned(),
         handle: None,
         endpoints: Vec::new(),

@@ -47,6 +47,9 @@ pub fn describe(ui: &mut Ui, sandbox: &SandboxStatus) -> Result<(), CliError> {
     field(ui, "plan", output::name(&sandbox.plan_id))?;
     let consumer = &sandbox.consumer;
     field(ui, "consumer", output::name(format!("{} {}", consumer.actor_type, consumer.project)))?;
+    if let Some(principal) = &sandbox.principal {
+        field(ui, "principal", output::name(principal))?;
+    }
     for (name, value) in sandbox.environment.iter().flat_map(environments::lines) {
         field(ui, name, value)?;
     }

@@ -41,7 +41,7 @@ mod token;
 mod trust;
 mod types;
 pub mod undo;
-mod unpark;
+pub mod unpark;
 pub mod usage;
 pub mod write;
 

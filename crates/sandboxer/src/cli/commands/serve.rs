@@ -3,11 +3,11 @@ use std::time::Duration;
 
 use sandboxer_core::config::parse_duration;
 use sandboxer_core::contract::CancelFlag;
-use sandboxer_server::{Listen, Options, ServeLock, handed_over, openapi, serve};
+use sandboxer_server::{Line, Listen, Options, ServeLock, handed_over, openapi, serve};
 
 use crate::cli::error::CliError;
 use crate::cli::places::variable;
-use crate::cli::serving::Serving;
+use crate::cli::serving::{Serving, tell};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
 
@@ -55,7 +55,10 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     let options = args.options(app)?;
     let cancel = options.cancel.clone();
     let lock = match args.standby {
-        true => ServeLock::wait(&app.places.home, &cancel)?,
+        true => {
+            tell(&Line::new("waiting", "waiting while another server is at work here"));
+            ServeLock::wait(&app.places.home, &cancel)?
+        }
         false => ServeLock::take(&app.places.home)?,
     };
     let serving = Serving::new(app.places.clone(), app.own_settings()?, cancel)?;

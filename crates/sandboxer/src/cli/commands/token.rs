@@ -136,7 +136,7 @@ fn list(app: &mut App) -> Outcome {
         );
     } else {
         let rows: Vec<Vec<String>> = tokens.iter().map(row).collect();
-        let head = ["ID", "PRINCIPAL", "ACTOR", "PROJECT", "SCOPES", "MADE", "GOOD", "RESOURCES"];
+        let head = ["ID", "PRINCIPAL", "ACTOR", "PROJECT", "SCOPES", "MADE", "VALID", "RESOURCES"];
         app.ui.bytes(table(&head, &rows).as_bytes())?;
     }
     Ok(exit::OK)

@@ -1,6 +1,7 @@
 use sandboxer_documents::SandboxDocument;
 
-use crate::cli::output::{self, shell_word};
+use crate::cli::error::CliError;
+use crate::cli::output::{self, Ui, shell_word};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
 
@@ -19,7 +20,7 @@ pub struct Args {
     pub id: String,
     /// Name it gets, instead of the one it had
     #[arg(long)]
-    name: Option<String>,
+    pub(in crate::cli) name: Option<String>,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
@@ -30,10 +31,16 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         app.ui.document(&SandboxDocument::of(&sandbox))?;
         return Ok(exit::OK);
     }
-    app.ui.line(format_args!("sandbox {} ({}) is back", output::name(&sandbox.name), sandbox.id))?;
-    app.ui.flush()?;
+    tell(&mut app.ui, &sandbox.name, sandbox.id.as_str())?;
     let name = shell_word(&sandbox.name);
-    app.ui.next("see what is pending:", &format!("sandbox diff {name}"));
     app.ui.next("work in it:         ", &format!("cd \"$(sandbox path {name})\""));
     Ok(exit::OK)
+}
+
+/// That it is back, and what to do then.
+pub(in crate::cli) fn tell(ui: &mut Ui, name: &str, id: &str) -> Result<(), CliError> {
+    ui.line(format_args!("sandbox {} ({}) is back", output::name(name), output::name(id)))?;
+    ui.flush()?;
+    ui.next("see what is pending:", &format!("sandbox diff {}", shell_word(name)));
+    Ok(())
 }

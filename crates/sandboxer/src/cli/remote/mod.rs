@@ -48,6 +48,7 @@ pub fn run(app: &mut App, server: &Server, command: &Command) -> Outcome {
         Command::Extend(args) => sandboxes::extend(&mut remote, args),
         Command::Recreate(args) => sandboxes::recreate(&mut remote, args),
         Command::Destroy(args) => sandboxes::destroy(&mut remote, args),
+        Command::Unpark(args) => sandboxes::unpark(&mut remote, args),
         Command::Diff(args) => changes::diff(&mut remote, args),
         Command::Commit(args) => changes::commit(&mut remote, args),
         Command::Undo(args) => changes::undo(&mut remote, args),

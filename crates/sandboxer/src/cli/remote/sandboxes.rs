@@ -1,12 +1,12 @@
 //! Sandboxes: made, listed, looked at, given more time, made again, ended.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use sandboxer_core::config::parse_ttl;
-use sandboxer_core::environment::{DEFAULT_PROFILE, SandboxCreateRequest, SandboxStatus};
+use sandboxer_core::environment::{DEFAULT_PROFILE, Inputs, SandboxCreateRequest, SandboxStatus};
 use sandboxer_core::service::SandboxState;
 use sandboxer_core::types::is_url;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use super::client::{Question, query, sandbox};
 use super::document::Document;
 use super::{Remote, done, refuse};
-use crate::cli::commands::{create, destroy, extend, get, list, recreate};
+use crate::cli::commands::{create, destroy, extend, get, list, recreate, unpark};
 use crate::cli::environments::label;
 use crate::cli::error::{CliError, Kind};
 use crate::cli::output::{self, count, expiry, instant, shell_word};
@@ -87,7 +87,7 @@ fn request(remote: &Remote<'_>, args: &create::Args) -> Result<SandboxCreateRequ
 }
 
 /// What is isolated, by name. All of it is on the server's machine.
-fn inputs(args: &create::Args) -> Result<BTreeMap<String, String>, CliError> {
+fn inputs(args: &create::Args) -> Result<Inputs, CliError> {
     let mut named = Vec::new();
     for resource in &args.resources {
         let location = create::location(resource)?;
@@ -101,15 +101,15 @@ fn inputs(args: &create::Args) -> Result<BTreeMap<String, String>, CliError> {
         return Err(CliError::usage("the current directory is one of this machine; a server has its own")
             .hint("name a directory of the server's machine: `sandbox create /srv/proj`"));
     }
-    let mut inputs = BTreeMap::new();
-    for (name, location) in named {
-        check(&location)?;
-        if inputs.insert(name.clone(), location).is_some() {
+    let mut names = BTreeSet::new();
+    for (name, location) in &named {
+        check(location)?;
+        if !names.insert(name) {
             return Err(CliError::usage(format!("two inputs are named {name:?}"))
                 .hint("give each a name of its own: --input NAME=RESOURCE"));
         }
     }
-    Ok(inputs)
+    Ok(Inputs(named))
 }
 
 fn check(location: &str) -> Result<(), CliError> {
@@ -228,6 +228,17 @@ pub fn recreate(remote: &mut Remote<'_>, args: &recreate::Args) -> Outcome {
     done()
 }
 
+pub fn unpark(remote: &mut Remote<'_>, args: &unpark::Args) -> Outcome {
+    let body = json!({"name": args.name});
+    let document = remote.client.document(Question::post(sandbox(&args.id, "/unpark"), &body)?)?;
+    if remote.shown(&document)? {
+        return done();
+    }
+    let status: SandboxStatus = remote.client.shaped(&document)?;
+    unpark::tell(&mut remote.app.ui, &status.name, &status.sandbox_id)?;
+    done()
+}
+
 /// What became of a sandbox that was to end.
 #[derive(Deserialize)]
 struct Ended {
@@ -257,7 +268,7 @@ pub fn destroy(remote: &mut Remote<'_>, args: &destroy::Args) -> Outcome {
     ui.flush()?;
     if ended.state == SandboxState::Parked {
         let id = shell_word(&ended.sandbox_id);
-        ui.note(format_args!("bring it back, on the server's machine: sandbox unpark {id}"));
+        ui.next("bring it back:", &format!("sandbox unpark {id}"));
         ui.next("throw it away:", &format!("sandbox destroy {id} --discard"));
     }
     Ok(exit::OK)

@@ -2,10 +2,8 @@ mod csv;
 mod disk;
 mod meters;
 
-use jiff::Timestamp;
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
 use sandboxer::wiring;
+use sandboxer_core::config::parse_moment;
 use sandboxer_core::service::{UsageBy, UsageQuery, UsageReport};
 
 use crate::cli::error::CliError;
@@ -91,7 +89,7 @@ impl Args {
         if self.csv && json {
             return Err(CliError::usage("--csv and --json are two answers; choose one"));
         }
-        let moment = |text: &Option<String>| text.as_deref().map(moment).transpose();
+        let moment = |text: &Option<String>| text.as_deref().map(parse_moment).transpose();
         let (since, until) = (moment(&self.since)?, moment(&self.until)?);
         Ok(UsageQuery { by: self.by.into(), since, until, ..UsageQuery::default() })
     }
@@ -121,34 +119,4 @@ fn run_disk(app: &mut App) -> Outcome {
         disk::tell(&mut app.ui, &report)?;
     }
     Ok(exit::OK)
-}
-
-/// A date is its midnight of UTC; a time says its own offset.
-fn moment(text: &str) -> Result<Timestamp, CliError> {
-    if let Ok(at) = text.parse::<Timestamp>() {
-        return Ok(at);
-    }
-    let midnight = text.parse::<Date>().and_then(|date| date.to_zoned(TimeZone::UTC));
-    // A date that is followed by a time without an offset reads as that date; nobody meant its midnight.
-    match midnight {
-        Ok(midnight) if !text.contains(':') => Ok(midnight.timestamp()),
-        _ => Err(CliError::usage(format!("{text:?} is neither a date nor a time")).hint(
-            "write a date, such as 2026-11-01, or a time with its offset, such as 2026-11-01T12:00:00Z",
-        )),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn a_date_is_its_midnight_and_a_time_itself() {
-        assert_eq!(moment("2026-11-01").unwrap().to_string(), "2026-11-01T00:00:00Z");
-        assert_eq!(moment("2026-11-01T12:30:00+02:00").unwrap().to_string(), "2026-11-01T10:30:00Z");
-        for wrong in ["", "november", "2026-13-01", "2026-02-30", "2026-11-01T12:00", "-1"] {
-            assert_eq!(moment(wrong).unwrap_err().exit, 2, "{wrong}");
-        }
-    }
 }
