@@ -303,3 +303,30 @@ fn what_checkpoints_share_is_counted_as_long_as_one_of_them_holds_it() {
     let (recorded, on_disk) = checkpoint_sizes(&small);
     assert_eq!(recorded, [on_disk]);
 }
+
+#[test]
+fn nobodys_work_goes_because_somebody_else_keeps_putting_things_away() {
+    use crate::access::{Caller, ProjectAccess, TokenScope};
+    let world = World::new();
+    let manager = manager_with(&world, 20, MinFree::Bytes(0));
+    let by = |principal: &str, name: &str| {
+        let caller = Caller {
+            principal: principal.into(),
+            consumer: Consumer { actor_type: "agt".into(), project: "web".into() },
+            scopes: TokenScope::Commit.closure(),
+            resources: vec!["/".into()],
+            token: "t".into(),
+        };
+        let own = manager.permitted_by(Arc::new(ProjectAccess::new(Arc::new(caller))));
+        let made = own.get_or_create_sandbox(&request(&[&world.resource(name)])).unwrap().sandbox;
+        let target = own.find(made.id.as_str()).unwrap();
+        (own, target)
+    };
+    let (ann, bob) = (by("ann", "x"), by("bob", "y"));
+    // Each commit of the fake keeps 7 bytes: the oldest is ann's, and the most is bob's.
+    let anns = commit(&ann.0, &ann.1, "one");
+    let [first, second] = ["one", "two"].map(|content| commit(&bob.0, &bob.1, content));
+    assert_eq!(kept(&manager), [format!("undo {}", anns.id), format!("undo {}", second.id)]);
+    assert!(matches!(bob.0.undo(&first), Err(Error::Refused { .. })));
+    ann.0.undo(&anns).unwrap();
+}

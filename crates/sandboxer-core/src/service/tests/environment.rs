@@ -202,6 +202,7 @@ impl Hosted {
             route,
             labels: BTreeMap::from([("team".to_owned(), "blue".to_owned())]),
             idempotency_key: key.map(str::to_owned),
+            request_digest: None,
         };
         let resource = self.world.resource("proj");
         CreateRequest { environment: Some(Box::new(environment)), ..request(&[&resource]) }
