@@ -96,15 +96,16 @@ async fn next(app: &App, listening: &Listening) -> Option<(Box<dyn Stream>, Peer
             let (stream, _) = listener.accept().await.ok()?;
             // The file's mode lets no one else in; a descriptor that was handed on has no mode.
             let peer = stream.peer_cred().ok()?;
-            let uid = peer.uid();
-            if uid != 0 && uid != rustix::process::geteuid().as_raw() {
+            let (uid, own) = (peer.uid(), rustix::process::geteuid().as_raw());
+            if uid != 0 && uid != own {
                 app.backend.log(&Line::new(
                     "refused",
                     format!("a process of user {uid} connected to the socket of another user"),
                 ));
                 return None;
             }
-            let beside = peer.pid().is_some_and(is_beside);
+            // Nothing in a namespace of an ordinary user is the machine's root, and its processes are not for them to look at.
+            let beside = (uid == 0 && own != 0) || peer.pid().is_some_and(is_beside);
             Some((Box::new(stream), if beside { Peer::Local } else { Peer::Contained }))
         }
         Listening::Tcp(listener) => {

@@ -46,9 +46,9 @@ fn a_tour_of_every_command() {
         assert!(made.stdout.contains(part), "{part}: {}", made.stdout);
     }
     assert!(made.stderr.contains("then: sandbox --server unix:/"), "{}", made.stderr);
-    let again =
-        server.json(&["create", "/no/such/place", "--profile", "profile.local", "--idempotency-key", "k1"]);
-    assert_eq!((&again["name"], &again["created"]), (&"try".into(), &false.into()));
+    let other = ["create", "/no/such/place", "--profile", "profile.local", "--idempotency-key", "k1"];
+    let refused = server.json_error(&other, 2);
+    assert!(refused["message"].as_str().unwrap().contains("used for another request"), "{refused}");
 
     assert!(server.ok(&["list"]).contains("try"));
     assert!(server.ok(&["get", "@last"]).contains("profile   profile.local"));
@@ -153,7 +153,8 @@ fn failures_are_those_of_the_local_commands() {
         assert_eq!(there, here, "{arguments:?}");
     }
     let told = server.run(&["commit", "try", "hello.txt"]);
-    assert_eq!(told.stderr, world.run(&["commit", "try", "hello.txt"]).stderr);
+    let here = world.run(&["commit", "try", "hello.txt"]).stderr;
+    assert_eq!(told.stderr, here.replace("`sandbox ", &format!("`sandbox --server {} ", server.socket)));
     let taken = server.run(&["create", &project(&world), "--name", "try"]);
     assert_eq!(taken.code, world.run(&["create", "--name", "try"]).code, "{}", taken.stderr);
 }

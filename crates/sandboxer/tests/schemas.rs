@@ -191,7 +191,8 @@ fn a_request_is_read_as_its_schema_says() {
     assert_eq!(faults_of(&schema("sandbox-create-request.json"), &request), Vec::<String>::new());
     let read: SandboxCreateRequest = serde_json::from_value(request.clone()).unwrap();
     assert_eq!(serde_json::to_value(&read).unwrap(), request);
-    let secret = json!({"profile": "p", "consumer": request["consumer"], "secret": "x"});
+    let secret =
+        json!({"profile": "p", "inputs": {"a": "/a"}, "consumer": request["consumer"], "secret": "x"});
     assert_eq!(faults_of(&schema("sandbox-create-request.json"), &secret), ["/secret: not known"]);
     assert!(serde_json::from_value::<SandboxCreateRequest>(secret).is_err());
 }

@@ -175,7 +175,14 @@ impl Ui {
     /// A hint, its commands going to that server.
     pub fn aimed(&self, hint: &str) -> String {
         match &self.aim {
-            Some(aim) => hint.replace("`sandbox ", &format!("`{aim}")),
+            Some(aim) => {
+                let mut parts = hint.split("`sandbox ");
+                let first = parts.next().unwrap_or_default().to_owned();
+                parts.fold(first, |text, rest| {
+                    let command = if is_sent(rest) { aim.as_str() } else { "sandbox " };
+                    format!("{text}`{command}{rest}")
+                })
+            }
             None => hint.to_owned(),
         }
     }
@@ -300,6 +307,36 @@ fn push_row(text: &mut String, cells: &[impl AsRef<str>], widths: &[usize]) {
     }
     text.push_str(row.trim_end());
     text.push('\n');
+}
+
+/// Whether what follows `sandbox` is a command that a server does.
+fn is_sent(typed: &str) -> bool {
+    const SENT: [&str; 22] = [
+        "create",
+        "list",
+        "get",
+        "extend",
+        "recreate",
+        "destroy",
+        "diff",
+        "commit",
+        "undo",
+        "rollback",
+        "checkpoint",
+        "checkpoints",
+        "restore",
+        "unpark",
+        "read",
+        "write",
+        "exec",
+        "events",
+        "usage",
+        "profiles",
+        "extensions",
+        "hosts",
+    ];
+    let word = typed.split(|c: char| !c.is_ascii_lowercase()).next().unwrap_or_default();
+    SENT.contains(&word)
 }
 
 #[cfg(test)]

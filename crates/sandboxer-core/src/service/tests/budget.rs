@@ -317,8 +317,10 @@ fn nobodys_work_goes_because_somebody_else_keeps_putting_things_away() {
             resources: vec!["/".into()],
             token: "t".into(),
         };
+        let consumer = caller.consumer.clone();
         let own = manager.permitted_by(Arc::new(ProjectAccess::new(Arc::new(caller))));
-        let made = own.get_or_create_sandbox(&request(&[&world.resource(name)])).unwrap().sandbox;
+        let wanted = CreateRequest { consumer, ..request(&[&world.resource(name)]) };
+        let made = own.get_or_create_sandbox(&wanted).unwrap().sandbox;
         let target = own.find(made.id.as_str()).unwrap();
         (own, target)
     };
