@@ -174,7 +174,8 @@ fn tighten(path: &str, operation: &mut Value, schemas: &Value) {
         let fields = schemas[&name]["required"].as_array().map_or(0, Vec::len);
         operation["requestBody"]["required"] = json!(fields > 0);
     }
-    for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+    let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+    for parameter in parameters.into_iter().flatten() {
         let schema = match (parameter["in"].as_str(), parameter["name"].as_str()) {
             (_, Some("state")) => json!({"$ref": "#/components/schemas/SandboxState"}),
             (_, Some("by")) => json!({"$ref": "#/components/schemas/UsageBy"}),

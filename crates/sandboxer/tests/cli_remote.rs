@@ -99,8 +99,11 @@ fn a_tour_of_every_command() {
     server.ok(&["exec", "try", "--", "touch", "left"]);
     let ended = server.run(&["destroy", "try"]);
     assert!(ended.stdout.starts_with("parked sandbox try (sbx_"), "{}", ended.stdout);
-    assert!(ended.stderr.contains("on the server's machine: sandbox unpark sbx_"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("bring it back: sandbox --server unix:/"), "{}", ended.stderr);
     let id = server.json(&["list", "--all"])["sandboxes"][0]["sandbox_id"].as_str().unwrap().to_owned();
+    assert!(server.ok(&["unpark", &id]).contains("is back"));
+    assert!(server.ok(&["usage", "--by", "project"]).contains("PROJECT"));
+    server.ok(&["destroy", "try"]);
     assert!(server.ok(&["destroy", &id, "--discard"]).starts_with("removed sandbox try"));
     assert_eq!(server.json(&["list"]), serde_json::json!({ "sandboxes": [] }));
 }
