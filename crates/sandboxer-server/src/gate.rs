@@ -1,24 +1,32 @@
 //! What every request passes: is it meant for this server, does a page of somebody else's send it, and who asks.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use axum::body::{Body, HttpBody};
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use http_body_util::{BodyExt, Limited};
 use sandboxer_documents::Kind;
 
 use crate::app::{App, Who};
 use crate::connection::Peer;
 use crate::log::Line;
 use crate::problem::{Problem, Refusal};
+use crate::routes::input::whole;
 
 /// More of an address is not looked at.
 const LONGEST_ADDRESS: usize = 8 << 10;
 
 /// All headers together; what reads them may take more in at once than it is told to.
 const LONGEST_HEADERS: usize = 32 << 10;
+
+/// A body that is taken whatever becomes of the request.
+const SMALL: u64 = 64 << 10;
+/// How long somebody who is refused may send it.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// What can be asked without a token.
 const OPEN: [&str; 1] = ["/health"];
@@ -39,9 +47,16 @@ pub async fn pass(
         Ok(who) => {
             let name = who.name().to_owned();
             request.extensions_mut().insert(who);
-            (name, next.run(request).await)
+            let response = match gathered(&app, request).await {
+                Ok(request) => next.run(request).await,
+                Err(problem) => problem.into_response(),
+            };
+            (name, response)
         }
-        Err(problem) => ("nobody".to_owned(), problem.into_response()),
+        Err(problem) => {
+            discard(request.into_body()).await;
+            ("nobody".to_owned(), problem.into_response())
+        }
     };
     let status = response.status();
     app.metrics.count(&method, &route, status, began.elapsed());
@@ -56,6 +71,23 @@ pub async fn pass(
         });
     }
     response
+}
+
+/// The same request with all of a small body. Whatever it is answered with, nobody is cut off who is still sending it.
+async fn gathered(app: &App, request: Request) -> Result<Request, Problem> {
+    let small = request.body().size_hint().exact().is_some_and(|length| (1..=SMALL).contains(&length));
+    if !small {
+        return Ok(request);
+    }
+    let (parts, body) = request.into_parts();
+    let bytes = whole(app, body, SMALL as usize).await?;
+    Ok(Request::from_parts(parts, Body::from(bytes)))
+}
+
+/// Takes what a client that is refused still sends, for a moment: it would rather be told why than be cut off.
+async fn discard(body: Body) {
+    let taken = Limited::new(body, SMALL as usize).collect();
+    let _ = tokio::time::timeout(MOMENT, taken).await;
 }
 
 /// Refusals and failures. A name that is mistyped is between the client and its user.

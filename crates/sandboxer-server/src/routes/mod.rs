@@ -7,7 +7,7 @@ pub mod checkpoints;
 pub mod events;
 pub mod exec;
 pub mod files;
-mod input;
+pub mod input;
 pub mod sandboxes;
 pub mod usage;
 
