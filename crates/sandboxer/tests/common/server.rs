@@ -173,12 +173,24 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        end(&mut self.child);
         if std::thread::panicking() {
             eprintln!("--- the server's log\n{}", self.log());
         }
     }
+}
+
+/// Ends a server in good order, so that it is measured what it did; kills it where it takes its time.
+fn end(child: &mut Child) {
+    let _ = kill_process(Pid::from_child(child), Signal::TERM);
+    for _ in 0..400 {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// Waits until something is so; panics when it never is.

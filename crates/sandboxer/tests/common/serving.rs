@@ -78,7 +78,8 @@ impl<'a> Serving<'a> {
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // In good order, so that it is measured what it did: it was given a second.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let _ = self.child.wait();
     }
 }
