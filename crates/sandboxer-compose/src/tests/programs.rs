@@ -1,0 +1,77 @@
+//! Whether compose programs take what comes out.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use super::realistic::{EXAMPLES, workspace};
+use crate::Limits;
+
+/// Runs a program that knows nothing of this process's environment.
+fn run(program: &str, arguments: &[&str], home: &Path) -> Option<Output> {
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().current_dir(home).env("HOME", home);
+    command.env("PATH", "/usr/local/bin:/usr/bin:/bin").output().ok()
+}
+
+/// Every example, with and without a network, as files that `check` gets the path of.
+fn each_example(check: impl Fn(&str, &Path, &crate::Stack)) {
+    for example in EXAMPLES {
+        for open in [false, true] {
+            let mut workspace = workspace(example);
+            workspace.limits = Limits { memory: Some(4 << 30), cpus: Some(4.0), pids: Some(4000) };
+            let workspace = if open { workspace.open() } else { workspace };
+            let root = workspace.path().to_str().unwrap().to_owned();
+            let stack = workspace.placed(&root, &format!("{root}/sealed")).unwrap();
+            workspace.write("out/stack.yaml", &stack.yaml);
+            check(example.0, &workspace.path().join("out"), &stack);
+        }
+    }
+}
+
+#[test]
+fn docker_compose_takes_every_example() {
+    if run("docker-compose", &["version"], Path::new("/")).is_none_or(|out| !out.status.success()) {
+        return sandboxer_testkit::skip("docker-compose is not installed");
+    }
+    each_example(|name, out, _| {
+        let ran = run("docker-compose", &["-f", "stack.yaml", "config", "-q"], out).unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert!(ran.status.success(), "{name}: {said}");
+        assert!(!said.contains("variable is not set"), "{name}: {said}");
+    });
+}
+
+/// What the program makes of the file is what the file says: nothing is taken for a variable, a flag or a number.
+#[test]
+fn docker_compose_reads_texts_as_they_are_meant() {
+    if run("docker-compose", &["version"], Path::new("/")).is_none_or(|out| !out.status.success()) {
+        return sandboxer_testkit::skip("docker-compose is not installed");
+    }
+    each_example(|name, out, stack| {
+        let ran = run("docker-compose", &["-f", "stack.yaml", "config"], out).unwrap();
+        // It writes YAML 1.1, in which this is a text without quotes too.
+        let said = String::from_utf8(ran.stdout).unwrap().replace(" 0o17\n", " '0o17'\n");
+        let read = crate::yaml::parse(&said, "config").unwrap();
+        let ours = crate::yaml::parse(&stack.yaml, "stack").unwrap();
+        for (service, keys) in ours["services"].as_object().unwrap() {
+            for (variable, value) in keys["environment"].as_object().unwrap() {
+                let theirs = &read["services"][service]["environment"][variable];
+                assert_eq!(theirs, value, "{name}: {service}.{variable}");
+            }
+            if keys.get("command").is_some_and(serde_json::Value::is_array) {
+                assert_eq!(read["services"][service]["command"], keys["command"], "{name}: {service}");
+            }
+        }
+    });
+}
+
+#[test]
+fn podman_compose_takes_every_example() {
+    if run("podman-compose", &["config", "--help"], Path::new("/")).is_none_or(|out| !out.status.success()) {
+        return sandboxer_testkit::skip("podman-compose is not installed, or cannot check a file");
+    }
+    each_example(|name, out, _| {
+        let ran = run("podman-compose", &["-f", "stack.yaml", "config"], out).unwrap();
+        assert!(ran.status.success(), "{name}: {}", String::from_utf8_lossy(&ran.stderr));
+    });
+}
