@@ -1,5 +1,7 @@
 # What the tests need from the system, and how it is installed. Sourced by ./test.
 
+# Packages of servers (docker.io, mariadb-server, openssh-server, postgresql) start one where the system lets them; no test talks to it. Who does
+# not want an sshd on port 22 says so first: /usr/sbin/policy-rc.d, or `systemctl mask ssh`.
 # command : Debian package : what stays untested without it
 readonly SYSTEM_TOOLS='
 cc:gcc:nothing can be built (SQLite is compiled from source)
@@ -30,6 +32,13 @@ dockerd:docker.io:containers, as environments and by the example strategy
 mariadbd:mariadb-server:held transactions on MariaDB
 pg_ctlcluster:postgresql:held transactions on PostgreSQL
 busybox:busybox-static:the image that containers are tried with
+ssh:openssh-client:everything on other machines
+sshd:openssh-server:everything on other machines
+ip:iproute2:networks of other machines
+iptables:iptables:engines on other machines
+docker-compose:docker-compose:stacks of services on other machines
+podman:podman:other machines whose engine is podman
+podman-compose:podman-compose:other machines whose engine is podman
 '
 
 # Prints the lines of SYSTEM_TOOLS whose command is not there.

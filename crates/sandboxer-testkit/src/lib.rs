@@ -5,7 +5,8 @@
 //! [`faults`] runs the real binary under `strace` and kills it or fails its system calls one by one. [`mounts`] makes
 //! filesystems of a chosen kind and size for as long as a guard lives. [`users`] runs a test as an ordinary user.
 //! [`git`] makes repositories that do not depend on the machine's configuration. [`servers`] starts database servers that are private to a
-//! test; [`databases`] is the suite that every strategy for databases passes. [`docker`] starts a daemon for containers.
+//! test; [`databases`] is the suite that every strategy for databases passes. [`docker`] starts a daemon for
+//! containers; [`host`] is another machine, with an engine, that is reached by ssh; [`sshd`] is only the latter.
 #![allow(clippy::unwrap_used, reason = "everything here runs inside tests, where a panic is the report")]
 
 pub mod conformance;
@@ -14,10 +15,12 @@ pub mod docker;
 pub mod fake;
 pub mod faults;
 pub mod git;
+pub mod host;
 pub mod manifest;
 pub mod mounts;
 pub mod servers;
 mod skip;
+pub mod sshd;
 pub mod users;
 
 pub use skip::{full, skip};

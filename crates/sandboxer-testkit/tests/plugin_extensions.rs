@@ -25,7 +25,7 @@ fn definition(ready_after_ms: u64) -> ExtensionDefinition {
 }
 
 fn open(home: &Path, ready_after_ms: u64) -> Arc<dyn EnvironmentExtension> {
-    let context = ExtensionContext { home: home.to_path_buf(), program: None, cancel: CancelFlag::default() };
+    let context = ExtensionContext::quiet(home);
     factory()(&definition(ready_after_ms), &context).unwrap()
 }
 

@@ -2,17 +2,26 @@
 //!
 //! Everything that it keeps is in one directory, it has no bridge and makes no firewall rules, and nobody else talks to it. It is the child of a
 //! janitor (a shell that reads a pipe of ours), which ends it and removes what it made when its value is dropped, and also when the test
-//! process dies.
+//! process dies. A daemon with bridges and a firewall is on a machine of its own: see [`crate::host`].
+
+mod client;
+mod image;
 
 use std::fs;
+use std::ops::Deref;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+
+pub use client::Client;
+pub(crate) use image::archive;
 
 /// The one image that there is.
 pub const IMAGE: &str = "busybox:test";
+
+/// What layers are kept with, best first.
+pub(crate) const DRIVERS: [&str; 2] = ["overlay2", "vfs"];
 
 /// Starts the daemon and waits for the end of its own input. The order of the end: containers, networks, daemon, mounts, files, cgroups.
 const JANITOR: &str = r#"
@@ -32,21 +41,24 @@ find /sys/fs/cgroup -depth -type d -path "*/$group*" -exec rmdir {} ';'
 rm -rf "$dir"
 "#;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-const PATHS: [&str; 5] = ["/usr/bin", "/usr/sbin", "/sbin", "/bin", "/usr/local/bin"];
-/// What the image has besides busybox itself.
-const NAMES: [&str; 24] = [
-    "sh", "sleep", "ls", "cat", "ip", "echo", "touch", "id", "wget", "httpd", "env", "mount", "ps", "nc",
-    "true", "false", "rm", "mkdir", "stat", "hostname", "grep", "test", "kill", "ping",
-];
+/// Debian's own programs come first: what stands before them on the PATH may belong to another daemon.
+pub(crate) const PATHS: [&str; 5] = ["/usr/bin", "/usr/sbin", "/sbin", "/bin", "/usr/local/bin"];
 
 /// A running daemon; dropped, it goes with everything that it made.
 #[derive(Debug)]
 #[must_use = "the daemon is stopped when this is dropped"]
 pub struct Docker {
-    dir: PathBuf,
-    client: PathBuf,
+    client: Client,
     janitor: Child,
+}
+
+/// What a daemon may do to the network that it is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Network {
+    /// Nothing: it is everybody's.
+    Untouched,
+    /// Bridges, addresses, rules: it is the daemon's own.
+    Own,
 }
 
 impl Docker {
@@ -55,13 +67,11 @@ impl Docker {
         if !rustix::process::geteuid().is_root() {
             return Err("dockerd needs root".to_owned());
         }
-        // Debian's own client comes first: what stands before it on the PATH may belong to another daemon.
-        let client = program("docker", "docker.io")?;
-        let (daemon, busybox) = (program("dockerd", "docker.io")?, program("busybox", "busybox-static")?);
-        let started =
-            ["overlay2", "vfs"].into_iter().find_map(|driver| Self::launch(&client, &daemon, driver).ok());
+        let (client, daemon) = (program("docker", "docker.io")?, program("dockerd", "docker.io")?);
+        let busybox = program("busybox", "busybox-static")?;
+        let started = DRIVERS.into_iter().find_map(|driver| Self::launch(&client, &daemon, driver).ok());
         let docker = started.ok_or("dockerd does not start here")?;
-        docker.import(&busybox);
+        docker.import(&archive(docker.client.dir(), &busybox));
         Ok(docker)
     }
 
@@ -74,72 +84,29 @@ impl Docker {
     fn launch(client: &Path, daemon: &Path, driver: &str) -> Result<Self, String> {
         // A socket's path has to be short.
         let dir = tempfile::Builder::new().prefix("sbx-docker-").tempdir_in("/tmp").unwrap().keep();
-        fs::write(dir.join("daemon.json"), "{}").unwrap();
         let group = dir.file_name().unwrap().to_str().unwrap().to_owned();
         let mut janitor = Command::new("sh");
         janitor.args(["-c", JANITOR, "janitor"]).arg(client).arg(&dir).arg(&group).arg(daemon);
-        janitor.args(options(&dir, &group, driver)).env("PATH", PATHS.join(":"));
+        janitor.args(options(&dir, &group, driver, Network::Untouched)).env("PATH", PATHS.join(":"));
         // In a group of its own: who interrupts the test does not interrupt the cleaning.
         janitor.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let janitor = janitor.spawn().map_err(|e| e.to_string())?;
-        let docker = Self { dir, client: client.to_path_buf(), janitor };
+        let docker = Self { client: Client::new(dir, client.to_path_buf()), janitor };
         docker.wait().map(|()| docker)
-    }
-
-    fn wait(&self) -> Result<(), String> {
-        let deadline = Instant::now() + PATIENCE;
-        while !self.try_run(&["version"]).status.success() {
-            let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
-            if Instant::now() > deadline || log.contains("failed to start daemon") {
-                return Err(log.lines().last().unwrap_or("it said nothing").to_owned());
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Ok(())
-    }
-
-    fn import(&self, busybox: &Path) {
-        let root = self.dir.join("root");
-        for dir in ["bin", "tmp", "etc", "srv"] {
-            fs::create_dir_all(root.join(dir)).unwrap();
-        }
-        fs::copy(busybox, root.join("bin/busybox")).unwrap();
-        for name in NAMES {
-            std::os::unix::fs::symlink("busybox", root.join("bin").join(name)).unwrap();
-        }
-        let archive = self.dir.join("root.tar");
-        let tar =
-            Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(&root).arg(".").status().unwrap();
-        assert!(tar.success());
-        self.run(&["import", archive.to_str().unwrap(), IMAGE]);
-    }
-
-    /// The client program.
-    pub fn client(&self) -> &Path {
-        &self.client
-    }
-
-    /// The daemon's address.
-    pub fn host(&self) -> String {
-        format!("unix://{}/sock", self.dir.display())
-    }
-
-    /// Runs the client against this daemon; what it said.
-    pub fn run(&self, arguments: &[&str]) -> String {
-        let output = self.try_run(arguments);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "docker {arguments:?}: {said}");
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    }
-
-    /// The same where it may fail.
-    pub fn try_run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(&self.client);
-        command.arg("--host").arg(self.host()).args(arguments).stdin(Stdio::null()).output().unwrap()
     }
 }
 
-fn options(dir: &Path, group: &str, driver: &str) -> Vec<String> {
+impl Deref for Docker {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+/// The daemon's arguments; its configuration is written to `dir`, so that the machine's own is not read.
+pub(crate) fn options(dir: &Path, group: &str, driver: &str, network: Network) -> Vec<String> {
+    fs::write(dir.join("daemon.json"), "{}").unwrap();
     let at = dir.display();
     let own = [
         format!("--config-file={at}/daemon.json"),
@@ -150,12 +117,13 @@ fn options(dir: &Path, group: &str, driver: &str) -> Vec<String> {
         format!("--cgroup-parent=/{group}"),
         format!("--storage-driver={driver}"),
     ];
-    let network =
+    let untouched =
         ["--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"];
+    let network = untouched.into_iter().filter(|_| network == Network::Untouched);
     own.into_iter().chain(network.map(str::to_owned)).collect()
 }
 
-fn program(name: &str, package: &str) -> Result<PathBuf, String> {
+pub(crate) fn program(name: &str, package: &str) -> Result<PathBuf, String> {
     let found = PATHS.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.exists());
     found.ok_or_else(|| format!("{name} is not installed (Debian package {package})"))
 }
@@ -179,7 +147,7 @@ mod tests {
         };
         docker.run(&["run", "--detach", "--network=none", IMAGE, "sleep", "infinity"]);
         assert_eq!(docker.run(&["ps", "--quiet"]).lines().count(), 1);
-        let dir = docker.dir.clone();
+        let dir = docker.dir().to_path_buf();
         drop(docker);
         assert!(!dir.exists() && crate::mounts::mounts_below(&dir).is_empty());
     }
