@@ -257,6 +257,17 @@ impl Error {
         }
     }
 
+    /// It with all its causes, in one line.
+    pub fn in_full(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(source) = cause {
+            text = format!("{text}: {source}");
+            cause = source.source();
+        }
+        text
+    }
+
     /// The innermost error, past the workspace wrappers.
     pub fn root(&self) -> &Error {
         match self {

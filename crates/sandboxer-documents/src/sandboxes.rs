@@ -56,6 +56,8 @@ pub struct EnvironmentDocument<'a> {
     labels: &'a BTreeMap<String, String>,
     setup: &'a Setup,
     endpoints: &'a [Endpoint],
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    notes: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     cost_class: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,6 +75,7 @@ impl<'a> EnvironmentDocument<'a> {
             labels: &environment.labels,
             setup: &environment.setup,
             endpoints: &environment.endpoints,
+            notes: &environment.notes,
             cost_class: environment.cost_class.as_deref(),
             failure: environment.failure.as_ref(),
         }

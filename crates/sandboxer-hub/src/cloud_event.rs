@@ -118,7 +118,12 @@ mod tests {
     fn it_has_what_the_specification_asks_for() {
         let identity = Identity {
             labels: [("team".to_owned(), "blue".to_owned())].into(),
-            endpoints: vec![Endpoint { name: "80/tcp".into(), host: "127.0.0.1".into(), port: 8080 }],
+            endpoints: vec![Endpoint {
+                name: "80/tcp".into(),
+                host: "127.0.0.1".into(),
+                port: 8080,
+                forward: None,
+            }],
             credentials: vec!["env:NPM_TOKEN".into()],
         };
         let reason = Some("provision: no room; it said: password=1".into());

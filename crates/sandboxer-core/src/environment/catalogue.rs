@@ -20,13 +20,15 @@ use crate::{Error, Result, resolve};
 const BUILT_IN: &str = "built-in";
 
 /// Name and content of every shipped profile.
-const PROFILES: [(&str, &str); 2] = [
+const PROFILES: [(&str, &str); 3] = [
+    ("profiles/profile.compose-e2e.yaml", include_str!("../../../../profiles/profile.compose-e2e.yaml")),
     ("profiles/profile.container.yaml", include_str!("../../../../profiles/profile.container.yaml")),
     ("profiles/profile.local.yaml", include_str!("../../../../profiles/profile.local.yaml")),
 ];
 
 /// Name and content of every shipped extension.
-const EXTENSIONS: [(&str, &str); 2] = [
+const EXTENSIONS: [(&str, &str); 3] = [
+    ("extensions/ext.compose-ssh.yaml", include_str!("../../../../extensions/ext.compose-ssh.yaml")),
     ("extensions/ext.container.yaml", include_str!("../../../../extensions/ext.container.yaml")),
     ("extensions/ext.local.yaml", include_str!("../../../../extensions/ext.local.yaml")),
 ];

@@ -39,9 +39,9 @@ const MINE: &str = "id: profile.mine\nsummary: Mine\n";
 fn what_is_shipped_is_right() {
     let catalogue = Catalogue::embedded().unwrap();
     let profiles: Vec<&str> = catalogue.profiles().map(|profile| profile.id.as_str()).collect();
-    assert_eq!(profiles, ["profile.container", "profile.local"]);
+    assert_eq!(profiles, ["profile.compose-e2e", "profile.container", "profile.local"]);
     let extensions: Vec<&str> = catalogue.extensions().map(|extension| extension.id.as_str()).collect();
-    assert_eq!(extensions, ["ext.container", "ext.local"]);
+    assert_eq!(extensions, ["ext.compose-ssh", "ext.container", "ext.local"]);
     assert_eq!(catalogue.hosts().map(|host| host.id.as_str()).collect::<Vec<_>>(), ["local"]);
     let container = catalogue.profile("profile.container").unwrap();
     assert_eq!(container.options["image"], "debian:stable-slim");
@@ -85,7 +85,7 @@ pricing: {model: per-hour, amount: 0.5, currency: EUR}
 #[test]
 fn a_directory_that_is_not_there_adds_nothing() {
     let catalogue = Catalogue::embedded().unwrap().with_directory(Path::new("/nowhere/at/all")).unwrap();
-    assert_eq!(catalogue.profiles().count(), 2);
+    assert_eq!(catalogue.profiles().count(), 3);
 }
 
 #[test]

@@ -160,6 +160,9 @@ pub struct StatusEnvironment {
     pub setup: Setup,
     /// Where it is reached.
     pub endpoints: Vec<Endpoint>,
+    /// What was made otherwise than it was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// A word for those who pay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_class: Option<String>,

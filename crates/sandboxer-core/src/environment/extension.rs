@@ -44,6 +44,8 @@ pub enum Provider {
     Local,
     /// One docker or podman container.
     Container,
+    /// A compose project on a host, over SSH.
+    ComposeSsh,
     /// A program of somebody else's, as custom strategies are: `module:ClassName`, or `exec:/path`.
     Plugin {
         /// The module, or `exec:/path/to/program`.

@@ -28,14 +28,14 @@ pub use event::{EVENT_FORMAT, HUB, Identity, LifecycleEvent};
 pub use extension::{
     ExtensionCapabilities, ExtensionDefinition, Pricing, PricingModel, Provider, WorkspaceAccess,
 };
-pub use host::{Capacity, Host, LOCAL_HOST};
+pub use host::{Capacity, Compression, Host, HostPolicy, LOCAL_HOST, SshSettings};
 pub use profile::{
     Binding, DEFAULT_PROFILE, InputSpec, IsolationLevel, NetworkNeed, Placement, Policy, Profile,
     Reachability, ResourceNeeds, Scope, Setup, WorkspaceMode,
 };
 pub use record::{
     Cost, Endpoint, Environment, EnvironmentFailure, Found, Handle, Health, Meter, Mount, Provision, Ready,
-    Snapshot,
+    Snapshot, Way,
 };
 pub use registry::{ExtensionContext, ExtensionFactory, ExtensionRegistry};
 pub use route::{Candidate, Route};

@@ -1,7 +1,8 @@
 //! What is asked of an extension, what it answers, and what is remembered of it beside a sandbox.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -58,6 +59,12 @@ pub struct Environment {
     /// Where it is reached.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<Endpoint>,
+    /// What was made otherwise than it was asked for, for a person.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// What it begins with when it is made: what a checkpoint kept besides the workspaces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<PathBuf>,
     /// Why it could not be made, or was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<EnvironmentFailure>,
@@ -101,6 +108,41 @@ pub struct Endpoint {
     pub host: String,
     /// The port there.
     pub port: u16,
+    /// What to type so that it is reached from this machine, where that takes more than connecting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward: Option<String>,
+}
+
+/// A way into an environment, or out of it.
+#[derive(Clone, Copy, Debug)]
+pub enum Way<'a> {
+    /// A command that runs inside.
+    Exec {
+        /// In which part, such as a service of a stack.
+        part: Option<&'a str>,
+        /// Where to begin; else where that part begins.
+        directory: Option<&'a Path>,
+        /// Whether it has a terminal.
+        terminal: bool,
+        /// The command and its arguments.
+        command: &'a [OsString],
+    },
+    /// What has been printed inside.
+    Logs {
+        /// By which part; by all of them.
+        part: Option<&'a str>,
+        /// Whether to go on with what is printed from now on.
+        follow: bool,
+        /// So many lines of what is there, and no more.
+        tail: Option<u64>,
+    },
+    /// A port of this machine that leads to an endpoint.
+    Forward {
+        /// Where it leads.
+        endpoint: &'a Endpoint,
+        /// The port here.
+        port: u16,
+    },
 }
 
 /// What is to be made.
@@ -132,6 +174,12 @@ pub struct Provision {
     pub options: BTreeMap<String, Value>,
     /// Words of the caller's.
     pub labels: BTreeMap<String, String>,
+    /// A directory of the sandbox's own on this machine, for what the extension has to remember of it. It need not be there yet.
+    #[serde(default)]
+    pub records: PathBuf,
+    /// What [`keep`](crate::contract::EnvironmentExtension::keep) has put there, to begin with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<PathBuf>,
 }
 
 /// One workspace and where it appears.
@@ -154,6 +202,9 @@ pub struct Ready {
     /// Where it is reached.
     #[serde(default)]
     pub endpoints: Vec<Endpoint>,
+    /// What was made otherwise than it was asked for, for a person.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Something of ours that an extension found.

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{ExtensionDefinition, Provider};
-use crate::contract::{CancelFlag, EnvironmentExtension};
+use crate::contract::{CancelFlag, EnvironmentExtension, NoProgress, Progress};
 use crate::{Error, Result};
 
 /// What every extension is made with.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ExtensionContext {
     /// The state directory.
     pub home: PathBuf,
@@ -17,6 +17,20 @@ pub struct ExtensionContext {
     pub program: Option<PathBuf>,
     /// Looked at while waiting.
     pub cancel: CancelFlag,
+    /// Hears of long work.
+    pub progress: Arc<dyn Progress>,
+}
+
+impl ExtensionContext {
+    /// With state in `home`, and silent.
+    pub fn quiet(home: impl Into<PathBuf>) -> Self {
+        Self {
+            home: home.into(),
+            program: None,
+            cancel: CancelFlag::default(),
+            progress: Arc::new(NoProgress),
+        }
+    }
 }
 
 /// Makes the extension that a definition describes.
@@ -37,6 +51,7 @@ impl Provider {
         match self {
             Self::Local => "local",
             Self::Container => "container",
+            Self::ComposeSsh => "compose-ssh",
             Self::Plugin { .. } => "plugin",
         }
     }

@@ -91,19 +91,26 @@ fn refusals(result: Result<Route>) -> Vec<String> {
 fn what_is_shipped_goes_to_this_machine() {
     let catalogue = Catalogue::embedded().unwrap();
     let world = World::default();
-    for (id, extension) in [("profile.local", "ext.local"), ("profile.container", "ext.container")] {
+    for (id, extension) in [
+        ("profile.local", "ext.local"),
+        ("profile.container", "ext.container"),
+        ("profile.compose-e2e", "ext.compose-ssh"),
+    ] {
         let route = ask(catalogue.profile(id).unwrap(), &catalogue, &world).unwrap();
         assert_eq!((route.extension_id.as_str(), route.host.as_str()), (extension, "local"));
         assert_eq!(
             route.reason,
-            format!("{extension} on local: the only one of 2 candidates that qualifies")
+            format!("{extension} on local: the only one of 3 candidates that qualifies")
         );
         assert_eq!(route.cost, Some(Cost { per_hour: 0.0, currency: None }));
-        assert_eq!(route.considered.len(), 2);
+        assert_eq!(route.considered.len(), 3);
         assert_eq!((route.considered[0].reason.as_str(), route.considered[0].eligible), ("chosen", true));
         assert_eq!(route.considered[1].reason, format!("the profile names {extension}"));
     }
-    assert_eq!(*world.asked.borrow(), ["ext.local on local", "ext.container on local"]);
+    assert_eq!(
+        *world.asked.borrow(),
+        ["ext.local on local", "ext.container on local", "ext.compose-ssh on local"]
+    );
 }
 
 #[test]

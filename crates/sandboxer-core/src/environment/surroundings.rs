@@ -1,11 +1,12 @@
 //! What a manager knows of extensions and hosts.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use super::{ExtensionContext, ExtensionDefinition, ExtensionRegistry, Host, LOCAL_HOST, Provider};
-use crate::contract::{CancelFlag, EnvironmentExtension};
+use crate::contract::EnvironmentExtension;
 use crate::service::Sandbox;
 use crate::{Error, Result, resolve};
 
@@ -37,7 +38,7 @@ impl Environments {
 
     /// For callers that only handle workspaces.
     pub fn none() -> Self {
-        let context = ExtensionContext { home: PathBuf::new(), program: None, cancel: CancelFlag::default() };
+        let context = ExtensionContext::quiet(PathBuf::new());
         Self::new(ExtensionRegistry::new(context), Box::new(|| Ok(Known::default())))
     }
 
@@ -65,12 +66,25 @@ impl Environments {
         self.registry.open(self.definition(id)?)
     }
 
-    /// The address of a host.
-    pub fn address(&self, host: &str) -> Result<&str> {
+    /// The extension itself, as it is on a host.
+    pub fn extension_on(&self, id: &str, host: &str) -> Result<Arc<dyn EnvironmentExtension>> {
+        let extension = self.extension(id)?;
+        Ok(extension.on(&*self.host(host)?)?.unwrap_or(extension))
+    }
+
+    /// The hosts that an extension works on, each apart; none where hosts make no difference to it.
+    pub fn hosts_apart(&self, definition: &ExtensionDefinition) -> Result<Vec<&Host>> {
+        let hosts = self.known()?.hosts.values();
+        let lists = |host: &&Host| host.extensions.contains(&definition.id);
+        Ok(hosts.filter(|_| definition.provider == Provider::ComposeSsh).filter(lists).collect())
+    }
+
+    /// A host.
+    pub fn host(&self, host: &str) -> Result<Cow<'_, Host>> {
         let hosts = &self.known()?.hosts;
         match hosts.get(host) {
-            Some(host) => Ok(&host.address),
-            None if host == LOCAL_HOST => Ok(LOCAL_HOST),
+            Some(host) => Ok(Cow::Borrowed(host)),
+            None if host == LOCAL_HOST => Ok(Cow::Owned(Host::local())),
             None => Err(Error::NotFound {
                 what: "host",
                 name: host.to_owned(),
@@ -79,10 +93,11 @@ impl Environments {
         }
     }
 
-    /// Whether a sandbox's environment can be seen to without starting a program of somebody else's.
+    /// Whether a sandbox's environment can be seen to without starting a program of somebody else's, or asking another machine.
     pub(crate) fn is_at_hand(&self, sandbox: &Sandbox) -> bool {
         let Some(environment) = &sandbox.environment else { return true };
         let definition = self.definition(&environment.route.extension_id);
-        definition.is_ok_and(|known| !matches!(known.provider, Provider::Plugin { .. }))
+        definition
+            .is_ok_and(|known| !matches!(known.provider, Provider::Plugin { .. } | Provider::ComposeSsh))
     }
 }

@@ -369,7 +369,12 @@ fn address(address: &str) -> Checked {
     if address == LOCAL_HOST || address.strip_prefix("ssh://").is_some_and(is_ssh) {
         return Ok(());
     }
-    Err(Problem::new("address", address, format!("address: {address:?} is no address of a host"))
+    // What comes before the `@` may hold a password.
+    let shown = match address.rsplit_once('@') {
+        Some((user, place)) if user.trim_start_matches("ssh://").contains(':') => format!("ssh://…@{place}"),
+        _ => address.to_owned(),
+    };
+    Err(Problem::new("address", address, format!("address: {shown:?} is no address of a host"))
         .hint("`local`, or ssh://[USER@]HOST[:PORT] of letters, digits, dots and hyphens"))
 }
 

@@ -184,6 +184,8 @@ fn an_address_is_nothing_that_a_program_would_take_for_something_else() {
         let says = of_host(&format!("address: \"{address}\"\nextensions: [ext.x]\n"));
         assert!(says.ends_with("is no address of a host"), "{address}: {says}");
     }
+    let says = of_host("address: \"ssh://me:hunter2@box\"\nextensions: [ext.x]\n");
+    assert!(says.ends_with("is no address of a host") && !says.contains("hunter2"), "{says}");
 }
 
 #[test]

@@ -98,6 +98,7 @@ impl CheckpointService<'_> {
         })?;
         let snapshots = paths.iter().filter_map(|(name, path)| Some((name.clone(), path.clone()?))).collect();
         let record = CheckpointRecord { snapshots, ..record.clone() };
+        self.manager.keep_besides(target, &record.id)?;
         self.manager.store.add_checkpoint(&target.sandbox.id, &record)?;
         let fits = self.manager.account_checkpoint(target, &record.id);
         self.manager.describe(&target.sandbox)?;
@@ -122,12 +123,14 @@ impl CheckpointService<'_> {
     /// Brings a checkpoint back in every workspace of the target.
     pub fn restore(&self, target: &Target, name: &str) -> Result<RollbackResults> {
         self.manager.permit_on(target, "restore")?;
-        let (_still, target) = self.manager.lock_still(target)?;
+        let (mut still, target) = self.manager.lock_still_to_replace(target)?;
         let record = self.get(&target, name)?;
         check_covered(&target, &record)?;
         let one = |w: &Workspace| self.manager.strategy_of(w)?.restore_checkpoint(&w.sandbox_ref, &record.id);
         let told = |results: &RollbackResults| told_rollback(results, &format!("restored {name}:"));
-        self.manager.logged(&target.sandbox.id, "restore", || per_workspace(&target, one), told)
+        let work =
+            || self.manager.logged(&target.sandbox.id, "restore", || per_workspace(&target, one), told);
+        self.manager.sending_one(&mut still, &target, work)
     }
 
     fn get(&self, target: &Target, name: &str) -> Result<CheckpointRecord> {
@@ -166,6 +169,7 @@ impl CheckpointService<'_> {
         for record in &old {
             self.manager.store.forget(&target.sandbox.id, "checkpoint", record.id.as_str())?;
             self.manager.drop_part(&target.sandbox.workspaces, &Part::Checkpoint(record.id.clone()))?;
+            self.manager.forget_besides(&target.sandbox.id, &record.id)?;
         }
         self.manager.settle_checkpoints(&target.sandbox)?;
         Ok(ids)

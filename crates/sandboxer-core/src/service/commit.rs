@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::commit_log::commit_end;
 use super::content::{combined_digest, paths_need_one_workspace};
-use super::manager::{SandboxManager, new_operation};
+use super::manager::{SandboxManager, Still, explain, new_operation};
 use super::pieces::{Piece, pieces_of};
 use super::together::{Member, Together, Undertaking};
 use super::{Operation, PerWorkspace, Target, TargetCommit, Workspace};
@@ -68,14 +68,34 @@ impl SandboxManager {
     ) -> Result<TargetCommit> {
         check_request(target, request)?;
         self.permit_on(target, "commit")?;
-        let (_still, target) = self.lock_still(target)?;
+        let (mut still, target) = self.lock_still(target)?;
         self.check_abilities(&pieces_of(&target), request, dry_run)?;
         self.check_paths(&target, &request.paths)?;
         let operation =
             new_operation(&target.sandbox.id, "commit", commit_details(&target, mode_of(&target), request));
-        let target = logged_as(target, &operation.id, None);
-        let members = vec![Member { target, operation }];
-        only(self.undertake(Undertaking { members, plan: None, request, rules, dry_run })?)
+        let logged = logged_as(target.clone(), &operation.id, None);
+        let members = vec![Member { target: logged, operation }];
+        let task = Undertaking { members, plan: None, request, rules, dry_run };
+        only(self.undertake_and_send(std::slice::from_mut(&mut still), &[target], task)?)
+    }
+
+    /// The same as [`Self::undertake`]; copies of the workspaces that it changes are sent. What is committed is committed: one that cannot be told is said,
+    /// and told by the next command.
+    pub(super) fn undertake_and_send(
+        &self,
+        stills: &mut [Still],
+        targets: &[Target],
+        task: Undertaking<'_>,
+    ) -> Result<Together> {
+        if task.dry_run {
+            return self.undertake(task);
+        }
+        let (done, sent) = self.sending(stills, targets, || self.undertake(task));
+        let (digest, mut commits) = done?;
+        if let Err(error) = sent {
+            commits.iter_mut().for_each(|commit| commit.unsent = Some(explain(&error)));
+        }
+        Ok((digest, commits))
     }
 
     /// Logs and carries out a commit whose sandboxes' locks the caller holds.
@@ -170,7 +190,12 @@ impl SandboxManager {
             let mut end = commit_end(&member.operation, "aborted", &own, &workspaces);
             end.summary = format!("tried, not done: {}", end.summary);
             self.store.end(&end)?;
-            commits.push(TargetCommit { op_id: member.operation.id.clone(), digest: own, workspaces });
+            commits.push(TargetCommit {
+                op_id: member.operation.id.clone(),
+                digest: own,
+                workspaces,
+                unsent: None,
+            });
         }
         Ok((digest, commits))
     }
@@ -185,7 +210,7 @@ impl SandboxManager {
         for (member, workspaces) in task.members.iter().zip(task.by_member(done)) {
             let (operation, own) = (&member.operation, digest_of(&workspaces));
             self.end_logged(operation, &commit_end(operation, "done", &own, &workspaces))?;
-            commits.push(TargetCommit { op_id: operation.id.clone(), digest: own, workspaces });
+            commits.push(TargetCommit { op_id: operation.id.clone(), digest: own, workspaces, unsent: None });
         }
         // The commit stands, whatever comes of making room.
         let _ = self.keep_within_budget(Some(&task.members[0].operation.sandbox_id));

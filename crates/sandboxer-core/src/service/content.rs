@@ -26,6 +26,7 @@ impl SandboxManager {
         let workspace = the_one(target, "read")?;
         self.permit_on(target, "read")?;
         self.check_open(&target.sandbox)?;
+        self.look_elsewhere(target)?;
         let content = self.strategy_of(workspace)?.read(&workspace.sandbox_ref, path);
         content.map_err(in_workspace(&target.sandbox, workspace))
     }
@@ -40,6 +41,7 @@ impl SandboxManager {
         };
         self.permit_on(target, "read")?;
         self.check_open(&target.sandbox)?;
+        self.look_elsewhere(target)?;
         if !self.capabilities_of(workspace)?.ranges {
             let content = self.read(target, path)?;
             return write(&content, sink).map(|()| content.len() as u64);
@@ -65,14 +67,26 @@ impl SandboxManager {
     pub fn write(&self, target: &Target, path: &RelPath, content: &[u8]) -> Result<Change> {
         the_one(target, "write")?;
         self.permit_on(target, "write")?;
-        let (_lock, target) = self.lock_open(target)?;
-        let workspace = the_one(&target, "write")?;
+        let change = match self.has_copies(&target.sandbox)? {
+            true => {
+                let (mut still, target) = self.lock_still(target)?;
+                self.sending_one(&mut still, &target, || self.write_locked(&target, path, content))?
+            }
+            false => {
+                let (_lock, target) = self.lock_open(target)?;
+                self.write_locked(&target, path, content)?
+            }
+        };
+        self.store.set_active(&target.sandbox.id)?;
+        Ok(change)
+    }
+
+    fn write_locked(&self, target: &Target, path: &RelPath, content: &[u8]) -> Result<Change> {
+        let workspace = the_one(target, "write")?;
         let strategy = self.strategy_of(workspace)?;
         let work = || strategy.write(&workspace.sandbox_ref, path, content);
         let change = self.logged(&target.sandbox.id, "write", work, |change| told_write(workspace, change));
-        let change = change.map_err(in_workspace(&target.sandbox, workspace))?;
-        self.store.set_active(&target.sandbox.id)?;
-        Ok(change)
+        change.map_err(in_workspace(&target.sandbox, workspace))
     }
 
     /// Where to work: the directory (or file) that stands for the resource.
@@ -88,6 +102,7 @@ impl SandboxManager {
         paths_need_one_workspace(target, paths)?;
         self.permit_on(target, "diff")?;
         self.check_open(&target.sandbox)?;
+        self.look_elsewhere(target)?;
         self.check_paths(target, paths)?;
         self.diff_unasked(target, paths)
     }
@@ -116,13 +131,17 @@ impl SandboxManager {
     pub fn rollback(&self, target: &Target, paths: &[RelPath]) -> Result<RollbackResults> {
         paths_need_one_workspace(target, paths)?;
         self.permit_on(target, "rollback")?;
-        let (_still, target) = self.lock_still(target)?;
+        let (mut still, target) = match paths {
+            [] => self.lock_still_to_replace(target)?,
+            _ => self.lock_still(target)?,
+        };
         for workspace in target.workspaces.iter().filter(|_| !paths.is_empty()) {
             self.check_scoped_rollback(workspace)?;
         }
         self.check_paths(&target, paths)?;
         let work = || per_workspace(&target, |workspace| self.rollback_one(workspace, paths));
-        self.logged(&target.sandbox.id, "rollback", work, |results| told_rollback(results, "rolled back"))
+        let told = |results: &RollbackResults| told_rollback(results, "rolled back");
+        self.sending_one(&mut still, &target, || self.logged(&target.sandbox.id, "rollback", work, told))
     }
 
     /// A path that is nowhere is a mistyped one: not in the workspace, not in its base, and not among the differences

@@ -46,6 +46,7 @@ impl SandboxManager {
         let target = Target { workspaces: sandbox.workspaces.clone(), sandbox };
         // A strategy that is not configured any more can neither tell nor clean up.
         target.workspaces.iter().try_for_each(|w| self.capabilities_of(w).map(drop))?;
+        self.bring_in_last(&target.sandbox)?;
         match self.pending(&target) {
             0 => self.destroy_locked(&target.sandbox).map(|()| Ended::Destroyed),
             changes => {
@@ -175,8 +176,9 @@ impl SandboxManager {
         let mut silent: HashSet<String> = HashSet::new();
         for sandbox in self.store.expired(&Moment::now())?.into_iter().filter(is_meant) {
             self.parts.cancel.check()?;
-            if silent.contains(sandbox.extension_id()) {
-                report.failed.push(format!("sandbox {}: {} fails", sandbox.name, sandbox.extension_id()));
+            let maker = format!("{} on {}", sandbox.extension_id(), sandbox.host());
+            if silent.contains(&maker) {
+                report.failed.push(format!("sandbox {}: {maker} fails", sandbox.name));
                 continue;
             }
             match self.end_one_expired(&sandbox, uncommitted, dry_run) {
@@ -185,7 +187,7 @@ impl SandboxManager {
                 Ok(None) => report.kept.push(sandbox.id),
                 Err(error) => {
                     report.failed.push(format!("sandbox {}: {}", sandbox.name, explain(&error)));
-                    silent.extend(sandbox.environment.is_some().then(|| sandbox.extension_id().to_owned()));
+                    silent.extend(sandbox.environment.is_some().then_some(maker));
                 }
             }
         }

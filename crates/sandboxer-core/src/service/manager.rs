@@ -126,6 +126,7 @@ impl SandboxManager {
     pub fn use_sandbox(&self, target: &Target) -> Result<InUse> {
         self.permit_on(target, "exec")?;
         let (lock, target) = self.lock_open(target)?;
+        self.send_what_is_left(&target.sandbox)?;
         InUse::begin(&self.sandbox_dir(&target.sandbox.id), &lock)
     }
 
@@ -214,10 +215,29 @@ impl SandboxManager {
 
     /// The same, with whatever runs in the sandbox held still: what is looked at is then what is committed, kept or replaced.
     pub(super) fn lock_still(&self, target: &Target) -> Result<(Still, Target)> {
+        let (mut still, target) = self.lock_still_as_it_is(target)?;
+        if let Err(error) = self.bring_in(&target.sandbox) {
+            if self.is_unsent(&target.sandbox.id) {
+                still.leave_held();
+            }
+            return Err(error);
+        }
+        Ok((still, target))
+    }
+
+    /// The same for those who replace everything that is in it: what has changed in copies elsewhere does not matter to them.
+    pub(super) fn lock_still_to_replace(&self, target: &Target) -> Result<(Still, Target)> {
+        match target.workspaces.len() == target.sandbox.workspaces.len() {
+            true => self.lock_still_as_it_is(target),
+            false => self.lock_still(target),
+        }
+    }
+
+    fn lock_still_as_it_is(&self, target: &Target) -> Result<(Still, Target)> {
         let (lock, target) = self.lock_open(target)?;
         let quiet = self.parts.runtime.quiesce(&target.sandbox.id)?;
         let held = self.hold_environment_still(&target.sandbox)?;
-        Ok((Still { _quiet: quiet, _held: held, _lock: lock }, target))
+        Ok((Still { _quiet: quiet, held, _lock: lock }, target))
     }
 
     /// Logs `work`: that it begins, before it does, and how it ended.
@@ -251,8 +271,15 @@ impl SandboxManager {
 #[must_use]
 pub(super) struct Still {
     _quiet: Option<Quiet>,
-    _held: Option<Quiet>,
+    held: Option<Quiet>,
     _lock: SandboxLock,
+}
+
+impl Still {
+    /// What stands still elsewhere is not let go of with us: it has not been told what it has to know first.
+    pub(super) fn leave_held(&mut self) {
+        std::mem::forget(self.held.take());
+    }
 }
 
 /// A sandbox's own strategy was registered when it was made, so it is the configuration that is missing, not a name that
@@ -286,13 +313,7 @@ pub(super) fn failure(operation: &Operation, error: &Error) -> OperationEnd {
 
 /// An error with all its causes, in one line.
 pub(super) fn explain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(source) = cause {
-        text = format!("{text}: {source}");
-        cause = source.source();
-    }
-    text
+    error.in_full()
 }
 
 /// Says which workspace of several an error is about.

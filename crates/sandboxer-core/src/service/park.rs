@@ -78,6 +78,7 @@ impl SandboxManager {
     pub fn put_away(&self, target: &Target, why: &str) -> Result<()> {
         self.permit_on(target, "destroy")?;
         let (_lock, target) = self.lock_open(target)?;
+        self.bring_in_last(&target.sandbox)?;
         let has_undo = |item: &KeptItem| item.kind == "undo" && item.sandbox_id == target.sandbox.id;
         let whole = target.workspaces.len() == target.sandbox.workspaces.len();
         match whole && self.store.kept()?.iter().any(has_undo) {
@@ -97,6 +98,7 @@ impl SandboxManager {
 
     /// Parks what somebody was interrupted at. Can be repeated.
     pub(super) fn finish_parking(&self, target: &Target, operation: &Operation) -> Result<()> {
+        self.bring_in_last(&target.sandbox)?;
         flush(target, operation)?;
         self.slim_and_record(target, operation)
     }

@@ -62,10 +62,10 @@ impl SandboxManager {
     /// Throws the differences of all of them away. There is no all or nothing to it: one that fails does not keep the others,
     /// and calling again does the rest.
     pub fn rollback_plan(&self, plan: &PlanId) -> Result<Vec<(Sandbox, RollbackResults)>> {
-        let (_still, targets) = self.lock_plan(plan, "rollback")?;
+        let (mut stills, targets) = self.lock_plan(plan, "rollback")?;
         let (mut results, mut first_failure) = (Vec::with_capacity(targets.len()), Ok(()));
-        for target in targets {
-            match self.rollback_locked(&target) {
+        for (still, target) in stills.iter_mut().zip(targets) {
+            match self.sending_one(still, &target, || self.rollback_locked(&target)) {
                 Ok(result) => results.push((target.sandbox, result)),
                 Err(error) => first_failure = first_failure.and(Err(in_sandbox(&target.sandbox)(error))),
             }
@@ -86,12 +86,12 @@ impl SandboxManager {
         dry_run: bool,
     ) -> Result<PlanCommit> {
         check_request(request)?;
-        let (_still, targets) = self.lock_plan(plan, "commit")?;
+        let (mut stills, targets) = self.lock_plan(plan, "commit")?;
         self.check_abilities(&pieces_of_plan(targets.iter()), request, dry_run)?;
         let sandboxes: Vec<Sandbox> = targets.iter().map(|target| target.sandbox.clone()).collect();
-        let members = members(plan, targets, request);
+        let members = members(plan, targets.clone(), request);
         let task = Undertaking { members, plan: Some(plan), request, rules, dry_run };
-        let (digest, commits) = self.undertake(task)?;
+        let (digest, commits) = self.undertake_and_send(&mut stills, &targets, task)?;
         Ok(PlanCommit { digest, sandboxes: sandboxes.into_iter().zip(commits).collect() })
     }
 

@@ -41,7 +41,7 @@ impl SandboxManager {
             if !left || SandboxLock::is_held(&self.sandbox_dir(&id)) {
                 continue;
             }
-            let message = "a command was killed at work in it, and putting that right takes a plugin; \
+            let message = "a command was killed at work in it, and putting that right takes a plugin, or another machine; \
                            `sandbox reconcile` starts it";
             all.push(Recovered { failed: true, ..told(&id, message.to_owned()) });
         }
@@ -117,7 +117,10 @@ impl SandboxManager {
         let unfinished = self.store.unfinished_operations(&sandbox.id)?;
         if !unfinished.is_empty() && sandbox.state.is_open() {
             // Whoever held its environment still let go of it by dying; held once more and let go of, it runs.
-            drop(self.hold_environment_still(sandbox)?);
+            let held = self.hold_environment_still(sandbox)?;
+            if self.is_unsent(&sandbox.id) {
+                std::mem::forget(held);
+            }
         }
         unfinished.iter().map(|operation| self.recover_operation(sandbox, operation)).collect()
     }

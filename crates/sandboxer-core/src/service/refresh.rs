@@ -27,7 +27,7 @@ impl SandboxManager {
     /// Moves every workspace of the target onto what its resource is now.
     pub fn refresh(&self, target: &Target) -> Result<Vec<(String, Refreshed)>> {
         self.permit_on(target, "refresh")?;
-        let (_still, target) = self.lock_still(target)?;
+        let (mut still, target) = self.lock_still(target)?;
         for workspace in &target.workspaces {
             self.check_refreshes(workspace).map_err(in_workspace(&target.sandbox, workspace))?;
         }
@@ -42,7 +42,8 @@ impl SandboxManager {
                 serde_json::from_value(told).map_err(|e| Error::corrupt(home, e.to_string()))
             })
         };
-        self.logged(&target.sandbox.id, "refresh", work, |results| told_refresh(results))
+        let logged = || self.logged(&target.sandbox.id, "refresh", work, |results| told_refresh(results));
+        self.sending_one(&mut still, &target, logged)
     }
 
     fn check_refreshes(&self, workspace: &Workspace) -> Result<()> {

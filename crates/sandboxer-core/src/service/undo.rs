@@ -66,7 +66,7 @@ impl SandboxManager {
     fn undo_open(&self, operation: &Operation) -> Result<Undone> {
         let target = self.target_of_operation(operation)?;
         self.permit_on(&target, "undo")?;
-        let (_still, target) = self.lock_still(&target)?;
+        let (mut still, target) = self.lock_still(&target)?;
         // Somebody may have taken it back while we waited.
         let operation = self.find_operation(operation.id.as_str())?;
         check_undoable(&operation)?;
@@ -87,7 +87,8 @@ impl SandboxManager {
             rules: &CommitRules { accept_flags: true, ..CommitRules::default() },
             dry_run: false,
         };
-        let commit = self.undertake(task).and_then(only);
+        let (stills, targets) = (std::slice::from_mut(&mut still), std::slice::from_ref(&target));
+        let commit = self.undertake_and_send(stills, targets, task).and_then(only);
         let commit = commit.map_err(|error| self.explain_conflicts(error, &standing))?;
         Ok(Undone { sandbox: target.sandbox, operation, commit })
     }

@@ -227,6 +227,19 @@ pub struct ReconcileReport {
     pub failed: Vec<String>,
 }
 
+impl ReconcileReport {
+    /// The same with what was found elsewhere.
+    pub fn add(&mut self, other: Self) {
+        self.recovered.extend(other.recovered);
+        self.removed.extend(other.removed);
+        self.young.extend(other.young);
+        self.lost.extend(other.lost);
+        self.sound += other.sound;
+        self.unasked.extend(other.unasked);
+        self.failed.extend(other.failed);
+    }
+}
+
 /// What `get_or_create_sandbox` answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Created {
@@ -280,6 +293,8 @@ pub struct TargetCommit {
     pub digest: String,
     /// Workspace by workspace, by name.
     pub workspaces: Vec<(String, CommitResult)>,
+    /// Why copies of the workspaces elsewhere have not heard of it yet.
+    pub unsent: Option<String>,
 }
 
 /// The difference of all open sandboxes of a plan.

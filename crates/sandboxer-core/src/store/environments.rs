@@ -14,12 +14,12 @@ impl Store {
         self.write("remember an environment", |t| set_environment(t, id, environment))
     }
 
-    /// Every extension that an environment was ever asked of.
-    pub fn used_extensions(&self) -> Result<Vec<String>> {
+    /// Every extension that an environment was ever asked of, and the host.
+    pub fn used_extensions(&self) -> Result<Vec<(String, String)>> {
         self.read("read the extensions in use", |c| {
-            let sql = "SELECT DISTINCT environment ->> '$.route.extension_id' FROM sandboxes
+            let sql = "SELECT DISTINCT environment ->> '$.route.extension_id', environment ->> '$.route.host' FROM sandboxes
                        WHERE environment IS NOT NULL";
-            c.prepare_cached(sql)?.query_map([], |row| row.get(0))?.collect()
+            c.prepare_cached(sql)?.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
         })
     }
 

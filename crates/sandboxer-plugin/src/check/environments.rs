@@ -78,6 +78,8 @@ impl Trial {
             mounts: Vec::new(),
             options: definition.options.clone(),
             labels: [("sandboxer-check".to_owned(), "true".to_owned())].into(),
+            records: std::path::PathBuf::new(),
+            kept: None,
         };
         Self { request, ready_within: READY_WITHIN, another: None, cancel }
     }

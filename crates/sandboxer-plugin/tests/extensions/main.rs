@@ -66,7 +66,10 @@ impl World {
     }
 
     fn context(&self) -> ExtensionContext {
-        ExtensionContext { home: self.dir.path().join("home"), program: None, cancel: self.cancel.clone() }
+        ExtensionContext {
+            cancel: self.cancel.clone(),
+            ..ExtensionContext::quiet(self.dir.path().join("home"))
+        }
     }
 
     /// As another start of the program would.

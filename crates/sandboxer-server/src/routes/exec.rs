@@ -55,6 +55,8 @@ pub struct ExecBody {
     workspace: Option<String>,
     /// In this directory of the workspace.
     directory: Option<String>,
+    /// In this service of a stack.
+    service: Option<String>,
     /// Variables to set.
     #[serde(default)]
     env: BTreeMap<String, String>,
@@ -160,7 +162,7 @@ fn check(body: &ExecBody) -> Result<(), Problem> {
     }
     let has_nul = |text: &String| text.contains('\0');
     let texts = body.command.iter().chain(body.env.keys()).chain(body.env.values());
-    if texts.chain(&body.directory).chain(&body.timeout).any(has_nul) {
+    if texts.chain(&body.directory).chain(&body.service).chain(&body.timeout).any(has_nul) {
         return Err(Problem::usage("a command, its variables and its place have no zero bytes in them"));
     }
     let length: usize =
@@ -184,6 +186,9 @@ fn start(app: &App, selector: &str, body: &ExecBody) -> Result<Child, Problem> {
     command.args(["--quiet", "exec", selector]).process_group(0);
     if let Some(directory) = &body.directory {
         command.arg(format!("--directory={directory}"));
+    }
+    if let Some(service) = &body.service {
+        command.arg(format!("--service={service}"));
     }
     if let Some(timeout) = &body.timeout {
         command.arg(format!("--timeout={timeout}"));

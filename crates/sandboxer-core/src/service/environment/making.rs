@@ -45,17 +45,20 @@ impl SandboxManager {
         let told = |sandbox: &Sandbox| {
             (format!("environment of {} made again", sandbox.name), json!({"from": from}))
         };
-        self.logged(&target.sandbox.id, "recreate", || self.make_again(&target), told)
+        self.logged(&target.sandbox.id, "recreate", || self.make_again(&target, from), told)
     }
 
-    fn make_again(&self, target: &Target) -> Result<Sandbox> {
+    fn make_again(&self, target: &Target, from: Option<&str>) -> Result<Sandbox> {
+        self.bring_in_last(&target.sandbox)?;
         self.tear_down_environment(&target.sandbox)?;
         self.bring_up(target)?;
         let mut sandbox = self.require_open(&target.sandbox.id, &target.sandbox.name)?;
         let Some(mut environment) = sandbox.environment.take() else { return Err(no_environment(&sandbox)) };
         unmade(&mut environment);
+        environment.kept = from.and_then(|checkpoint| self.kept_besides(&sandbox.id, checkpoint));
         match self.make(&sandbox, &mut environment) {
             Ok(()) => {
+                environment.kept = None;
                 self.store.tell_of_environment(&sandbox.id, &environment, "recreated", None)?;
                 sandbox.environment = Some(environment);
                 self.describe(&sandbox)?;

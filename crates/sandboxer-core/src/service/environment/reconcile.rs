@@ -1,12 +1,13 @@
 //! What the store says compared with what extensions find, and either put right.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::steps::failure;
 use crate::Result;
 use crate::contract::EnvironmentExtension;
-use crate::environment::{Environment, ExtensionDefinition, Found, Health, Provider};
+use crate::environment::{Environment, ExtensionDefinition, Found, Health, Host, Provider};
 use crate::model::SandboxId;
 use crate::service::descriptor::Descriptor;
 use crate::service::manager::{SandboxManager, explain};
@@ -25,27 +26,36 @@ impl SandboxManager {
     /// older than `grace`: whoever makes it may be about to write it down. A sandbox whose environment is gone is told so. What killed processes left is
     /// put right first, by plugins as well: they are asked here anyway. A dry run only says.
     pub fn reconcile(&self, grace: Duration, dry_run: bool) -> Result<ReconcileReport> {
-        self.reconcile_among(&self.used_extensions()?, grace, dry_run, |_| true)
+        self.reconcile_among(&self.used()?, grace, dry_run, |_| true)
+    }
+
+    /// The same on one host, whether anything was ever made there or not.
+    pub fn reconcile_host(&self, host: &str, grace: Duration, dry_run: bool) -> Result<ReconcileReport> {
+        let host = self.parts.environments.host(host)?.into_owned();
+        let used = host.extensions.iter().map(|extension| (extension.clone(), host.id.clone())).collect();
+        self.reconcile_among(&used, grace, dry_run, |definition| {
+            definition.provider == Provider::ComposeSsh && host.extensions.contains(&definition.id)
+        })
     }
 
     /// The same with those extensions that ever made something for this state directory, after the usual grace: others may well be out of
     /// order here, and nobody's concern.
     pub(in crate::service) fn reconcile_used(&self, dry_run: bool) -> Result<ReconcileReport> {
-        let used = self.used_extensions()?;
+        let used = self.used()?;
         // Most have none, and a wrong file of the catalogue is nothing to them.
         if used.is_empty() {
             return Ok(ReconcileReport::default());
         }
-        self.reconcile_among(&used, GRACE, dry_run, |definition| used.contains(&definition.id))
+        self.reconcile_among(&used, GRACE, dry_run, |definition| is_used(&used, definition))
     }
 
-    fn used_extensions(&self) -> Result<HashSet<String>> {
+    fn used(&self) -> Result<Used> {
         Ok(self.store.used_extensions()?.into_iter().collect())
     }
 
     fn reconcile_among(
         &self,
-        used: &HashSet<String>,
+        used: &Used,
         grace: Duration,
         dry_run: bool,
         wanted: impl Fn(&ExtensionDefinition) -> bool,
@@ -58,11 +68,11 @@ impl SandboxManager {
         let found = self.find_all(used, wanted, &mut report)?;
         let known: HashMap<String, Sandbox> =
             self.store.sandboxes(false)?.into_iter().map(|s| (s.id.as_str().to_owned(), s)).collect();
-        for (definition, found) in &found {
-            for item in found.iter().filter(|item| !known.contains_key(item.sandbox_id.as_str())) {
-                self.remove_unknown(definition, item, grace, dry_run, &mut report);
+        for place in &found {
+            for item in place.found.iter().filter(|item| !known.contains_key(item.sandbox_id.as_str())) {
+                remove_unknown(self, place, item, grace, dry_run, &mut report);
             }
-            self.look_for_lost(definition, found, &known, dry_run, &mut report)?;
+            self.look_for_lost(place, &known, dry_run, &mut report)?;
         }
         Ok(report)
     }
@@ -79,81 +89,80 @@ impl SandboxManager {
     /// What each extension finds; one that cannot be asked is told of, and nothing is concluded from its silence.
     fn find_all(
         &self,
-        used: &HashSet<String>,
+        used: &Used,
         wanted: impl Fn(&ExtensionDefinition) -> bool,
         report: &mut ReconcileReport,
-    ) -> Result<Vec<(&ExtensionDefinition, Vec<Found>)>> {
+    ) -> Result<Vec<Place<'_>>> {
         let mut all = Vec::new();
         let environments = &self.parts.environments;
         let wanted =
             |definition: &&ExtensionDefinition| definition.provider != Provider::Local && wanted(definition);
         let extensions = &environments.known()?.extensions;
-        for missing in used.iter().filter(|id| !extensions.contains_key(*id) && *id != "ext.local") {
+        let missing: BTreeSet<&String> = used.iter().map(|(extension, _)| extension).collect();
+        for missing in missing.into_iter().filter(|id| !extensions.contains_key(*id) && *id != "ext.local") {
             report.failed.push(format!("{missing}: it is not in the catalogue any more"));
         }
         for definition in extensions.values().filter(wanted) {
-            match environments.extension(&definition.id).and_then(|extension| found_by(&*extension)) {
-                Ok(Answer::Things(found)) => all.push((definition, found)),
-                // Nothing is concluded where it has made something; else it is not here, and that is all.
-                Ok(Answer::NotHere(reason)) if used.contains(&definition.id) => {
-                    report.failed.push(format!("{}: {reason}", definition.id));
-                }
-                Ok(Answer::NotHere(_)) => {}
-                Err(error) => {
-                    let told = format!("{}: {}", definition.id, explain(&error));
-                    if used.contains(&definition.id) { &mut report.failed } else { &mut report.unasked }
-                        .push(told);
-                }
-            }
+            let hosts = environments.hosts_apart(definition)?;
+            let hosts =
+                hosts.into_iter().filter(|host| used.contains(&(definition.id.clone(), host.id.clone())));
+            let apart = definition.provider == Provider::ComposeSsh;
+            let places = hosts.map(Some).chain((!apart).then_some(None));
+            all.extend(
+                places.filter_map(|host| self.find_at(definition, host, is_used(used, definition), report)),
+            );
         }
         Ok(all)
     }
 
-    fn remove_unknown(
-        &self,
-        definition: &ExtensionDefinition,
-        item: &Found,
-        grace: Duration,
-        dry_run: bool,
+    /// What an extension finds on a host, or wherever it is.
+    fn find_at<'a>(
+        &'a self,
+        definition: &'a ExtensionDefinition,
+        host: Option<&'a Host>,
+        is_used: bool,
         report: &mut ReconcileReport,
-    ) {
-        let told = format!("{} of {} ({})", item.what, item.sandbox_id, definition.id);
-        // What is on disk and in no row waits for `adopt`.
-        let is_on_disk =
-            matches!(Descriptor::read(&self.sandbox_dir(&item.sandbox_id)), Ok(Some(_)) | Err(_));
-        if is_young(item, grace) || is_on_disk {
-            report.young.push(told);
-            return;
-        }
-        let removed = match dry_run {
-            true => Ok(()),
-            false => self
-                .parts
-                .environments
-                .extension(&definition.id)
-                .and_then(|e| e.teardown(&item.sandbox_id, None)),
+    ) -> Option<Place<'a>> {
+        let environments = &self.parts.environments;
+        let extension = match host {
+            Some(host) => environments.extension_on(&definition.id, &host.id),
+            None => environments.extension(&definition.id),
         };
-        match removed {
-            Ok(()) => report.removed.push(told),
-            Err(error) => report.failed.push(format!("{told}: {}", explain(&error))),
+        let named = host.map_or(definition.id.clone(), |host| format!("{} on {}", definition.id, host.id));
+        let asked = extension.and_then(|extension| Ok((found_by(&*extension)?, extension)));
+        match asked {
+            Ok((Answer::Things(found), extension)) => {
+                return Some(Place { definition, host, extension, found });
+            }
+            // Nothing is concluded where it has made something; else it is not here, and that is all.
+            Ok((Answer::NotHere(reason), _)) if is_used => report.failed.push(format!("{named}: {reason}")),
+            Ok((Answer::NotHere(_), _)) => {}
+            Err(error) => {
+                let told = format!("{named}: {}", explain(&error));
+                if is_used { &mut report.failed } else { &mut report.unasked }.push(told);
+            }
         }
+        None
     }
 
     fn look_for_lost(
         &self,
-        definition: &ExtensionDefinition,
-        found: &[Found],
+        place: &Place<'_>,
         known: &HashMap<String, Sandbox>,
         dry_run: bool,
         report: &mut ReconcileReport,
     ) -> Result<()> {
         let mut things: HashMap<&str, Vec<&Found>> = HashMap::new();
-        found.iter().for_each(|item| things.entry(item.sandbox_id.as_str()).or_default().push(item));
-        let of = |s: &&Sandbox| s.extension_id() == definition.id && made_in(s).is_some();
+        place.found.iter().for_each(|item| things.entry(item.sandbox_id.as_str()).or_default().push(item));
+        let of = |s: &&Sandbox| {
+            s.extension_id() == place.definition.id
+                && place.host.is_none_or(|host| host.id == s.host())
+                && made_in(s).is_some()
+        };
         for sandbox in known.values().filter(of) {
             match why_lost(things.get(sandbox.id.as_str()).into_iter().flatten().copied()) {
                 None if !was_lost(sandbox) => report.sound += 1,
-                _ => self.look_closer(definition, &sandbox.id, dry_run, report)?,
+                _ => self.look_closer(place, &sandbox.id, dry_run, report)?,
             }
         }
         report.lost.sort();
@@ -164,7 +173,7 @@ impl SandboxManager {
     /// more, with nobody at work in it, and the row is read then.
     fn look_closer(
         &self,
-        definition: &ExtensionDefinition,
+        place: &Place<'_>,
         id: &SandboxId,
         dry_run: bool,
         report: &mut ReconcileReport,
@@ -176,9 +185,8 @@ impl SandboxManager {
             self.drop_dir_of_closed(id);
             return Ok(());
         };
-        let extension = self.parts.environments.extension(&definition.id);
-        match extension.and_then(|extension| extension.inspect(Some(id))) {
-            Err(error) => report.failed.push(format!("{}: {}", definition.id, explain(&error))),
+        match place.extension.inspect(Some(id)) {
+            Err(error) => report.failed.push(format!("{}: {}", place.definition.id, explain(&error))),
             Ok(things) => match why_lost(things.iter()) {
                 None => {
                     report.sound += 1;
@@ -211,6 +219,43 @@ impl SandboxManager {
     fn tell_found(&self, sandbox: &Sandbox, environment: &Environment) -> Result<()> {
         let found = Environment { failure: None, ..environment.clone() };
         self.store.tell_of_environment(&sandbox.id, &found, "recreated", Some("it was found again"))
+    }
+}
+
+/// Extensions that were asked for something, each with the host.
+type Used = HashSet<(String, String)>;
+
+fn is_used(used: &Used, definition: &ExtensionDefinition) -> bool {
+    used.iter().any(|(extension, _)| *extension == definition.id)
+}
+
+/// An extension, on a host where that makes a difference, and what it has found there.
+struct Place<'a> {
+    definition: &'a ExtensionDefinition,
+    host: Option<&'a Host>,
+    extension: Arc<dyn EnvironmentExtension>,
+    found: Vec<Found>,
+}
+
+fn remove_unknown(
+    manager: &SandboxManager,
+    place: &Place<'_>,
+    item: &Found,
+    grace: Duration,
+    dry_run: bool,
+    report: &mut ReconcileReport,
+) {
+    let told = format!("{} of {} ({})", item.what, item.sandbox_id, place.definition.id);
+    // What is on disk and in no row waits for `adopt`.
+    let is_on_disk = matches!(Descriptor::read(&manager.sandbox_dir(&item.sandbox_id)), Ok(Some(_)) | Err(_));
+    if is_young(item, grace) || is_on_disk {
+        report.young.push(told);
+        return;
+    }
+    let removed = if dry_run { Ok(()) } else { place.extension.teardown(&item.sandbox_id, None) };
+    match removed {
+        Ok(()) => report.removed.push(told),
+        Err(error) => report.failed.push(format!("{told}: {}", explain(&error))),
     }
 }
 
@@ -253,5 +298,6 @@ fn found_by(extension: &dyn EnvironmentExtension) -> Result<Answer> {
 fn is_young(item: &Found, grace: Duration) -> bool {
     let Some(made_at) = item.made_at else { return false };
     let age = now().duration_since(made_at);
-    age.unsigned_abs() < grace && !age.is_negative()
+    // A clock that is ahead of ours says nothing of how old it is.
+    if age.is_negative() { !grace.is_zero() } else { age.unsigned_abs() < grace }
 }

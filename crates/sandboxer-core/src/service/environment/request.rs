@@ -33,6 +33,8 @@ pub(in crate::service) fn designed(request: &EnvironmentRequest, workspaces: &[W
         step: WORKSPACES.to_owned(),
         handle: None,
         endpoints: Vec::new(),
+        notes: Vec::new(),
+        kept: None,
         failure: None,
     }
 }

@@ -1,11 +1,15 @@
 //! The steps of an environment, each with its undo, as a create and a destroy take them.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::contract::Quiet;
-use crate::environment::{Environment, EnvironmentFailure, Mount, Provider, Provision, WorkspaceAccess};
+use crate::contract::{EnvironmentExtension, Quiet};
+use crate::environment::{
+    Environment, EnvironmentFailure, Mount, Provider, Provision, Route, Way, WorkspaceAccess,
+};
 use crate::model::SandboxId;
 use crate::service::manager::{SandboxManager, explain};
 use crate::service::{CreateRequest, Created, Sandbox, SandboxState, Target, Workspace};
@@ -19,7 +23,7 @@ const PROVISION: &str = "provision";
 /// It is there, and not yet to be used.
 const WAIT_READY: &str = "wait_ready";
 /// It can be used.
-const READY: &str = "ready";
+pub(super) const READY: &str = "ready";
 
 /// How long an environment may take to become ready, unless the extension's options say otherwise.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -65,7 +69,7 @@ impl SandboxManager {
         // Namespaces of this machine are made with the first command: nothing is there that could be left behind.
         let nothing_to_make = definition.provider == Provider::Local;
         let request = self.provision_request(sandbox, environment, definition.capabilities.workspaces)?;
-        let extension = self.parts.environments.extension(&environment.route.extension_id)?;
+        let extension = self.extension_of(environment)?;
         let at = |step: &str, environment: &mut Environment| {
             step.clone_into(&mut environment.step);
             if nothing_to_make { Ok(()) } else { self.store.set_environment(&sandbox.id, environment) }
@@ -74,10 +78,12 @@ impl SandboxManager {
         at(PROVISION, environment)?;
         self.parts.progress.begin("making the environment", None);
         environment.handle = Some(extension.provision(&request)?);
+        self.forget_unsent(&sandbox.id)?;
         at(WAIT_READY, environment)?;
         if let Some(handle) = &environment.handle {
-            environment.endpoints =
-                extension.wait_ready(handle, deadline(environment), &self.parts.cancel)?.endpoints;
+            let ready = extension.wait_ready(handle, deadline(environment), &self.parts.cancel)?;
+            environment.endpoints = ready.endpoints;
+            environment.notes = ready.notes;
         }
         self.parts.progress.end();
         READY.clone_into(&mut environment.step);
@@ -91,6 +97,32 @@ impl SandboxManager {
         environment: &Environment,
         access: WorkspaceAccess,
     ) -> Result<Provision> {
+        Ok(Provision {
+            sandbox_id: sandbox.id.clone(),
+            name: sandbox.name.clone(),
+            profile_id: environment.route.profile_id.clone(),
+            consumer: sandbox.consumer.clone(),
+            host: environment.route.host.clone(),
+            address: self.parts.environments.host(&environment.route.host)?.address.clone(),
+            isolation: environment.isolation,
+            network: environment.network.clone(),
+            resources: environment.resources.clone(),
+            reachability: environment.reachability.clone(),
+            mounts: self.mounts(sandbox, environment, access)?,
+            options: options_of(environment),
+            labels: environment.labels.clone(),
+            records: self.records_of(&sandbox.id),
+            kept: environment.kept.clone(),
+        })
+    }
+
+    /// Where each workspace is, and where it appears.
+    pub(super) fn mounts(
+        &self,
+        sandbox: &Sandbox,
+        environment: &Environment,
+        access: WorkspaceAccess,
+    ) -> Result<Vec<Mount>> {
         let mut mounts = Vec::new();
         for workspace in &sandbox.workspaces {
             let mount = mount(workspace, environment, access)?;
@@ -99,21 +131,7 @@ impl SandboxManager {
         }
         // Where an environment begins is the first.
         mounts.sort_by_key(|mount| mount.read_only);
-        Ok(Provision {
-            sandbox_id: sandbox.id.clone(),
-            name: sandbox.name.clone(),
-            profile_id: environment.route.profile_id.clone(),
-            consumer: sandbox.consumer.clone(),
-            host: environment.route.host.clone(),
-            address: self.parts.environments.address(&environment.route.host)?.to_owned(),
-            isolation: environment.isolation,
-            network: environment.network.clone(),
-            resources: environment.resources.clone(),
-            reachability: environment.reachability.clone(),
-            mounts,
-            options: options_of(environment),
-            labels: environment.labels.clone(),
-        })
+        Ok(mounts)
     }
 
     /// Removes what was made of an environment. `Ok` means that the extension has looked, and nothing is left.
@@ -125,8 +143,33 @@ impl SandboxManager {
         if self.parts.environments.definition(id)?.provider == Provider::Local {
             return self.parts.runtime.end(&sandbox.id);
         }
-        let extension = self.parts.environments.extension(id)?;
-        extension.teardown(&sandbox.id, environment.handle.as_ref())
+        self.extension_of(environment)?.teardown(&sandbox.id, environment.handle.as_ref())
+    }
+
+    /// The arguments of a program that leads into a sandbox's environment, or out of it; `None` where there is no such way but the handle's own.
+    pub fn line(&self, sandbox: &Sandbox, way: &Way<'_>) -> Result<Option<Vec<OsString>>> {
+        let Some(environment) = sandbox.environment.as_deref().filter(|e| e.failure.is_none()) else {
+            return Ok(None);
+        };
+        self.permit(&sandbox.consumer, "exec", sandbox.id.as_str())?;
+        match &environment.handle {
+            Some(handle) => self.extension_of(environment)?.line(handle, way),
+            None => Ok(None),
+        }
+    }
+
+    /// What made an environment, as it is on the host where that is.
+    pub(in crate::service) fn extension_of(
+        &self,
+        environment: &Environment,
+    ) -> Result<Arc<dyn EnvironmentExtension>> {
+        let Route { extension_id, host, .. } = &environment.route;
+        self.parts.environments.extension_on(extension_id, host)
+    }
+
+    /// Where an extension keeps what it has to remember of a sandbox.
+    fn records_of(&self, id: &SandboxId) -> PathBuf {
+        self.sandbox_dir(id).join("environment")
     }
 
     /// Whether commands of this sandbox run in namespaces of this machine.
@@ -138,9 +181,12 @@ impl SandboxManager {
     /// Holds still what runs in an environment that is not of this machine's namespaces.
     pub(in crate::service) fn hold_environment_still(&self, sandbox: &Sandbox) -> Result<Option<Quiet>> {
         let Some(environment) = &sandbox.environment else { return Ok(None) };
+        let definition = self.parts.environments.definition(&environment.route.extension_id)?;
+        // Of what is copied, what is called lost may be there.
+        let copied = definition.capabilities.workspaces == WorkspaceAccess::Transfer;
         match &environment.handle {
-            Some(handle) if environment.step == READY && environment.failure.is_none() => {
-                self.parts.environments.extension(&environment.route.extension_id)?.hold_still(handle)
+            Some(handle) if environment.step == READY && (copied || environment.failure.is_none()) => {
+                self.extension_of(environment)?.hold_still(handle)
             }
             _ => Ok(None),
         }
@@ -161,6 +207,7 @@ impl SandboxManager {
             return Ok(target);
         }
         self.tear_down_environment(&target.sandbox)?;
+        self.forget_unsent(&target.sandbox.id)?;
         if let Some(environment) = &mut target.sandbox.environment {
             unmade(environment);
             self.store.set_environment(&target.sandbox.id, environment)?;
@@ -170,6 +217,7 @@ impl SandboxManager {
 
     /// Removes what an interrupted `recreate` may have made; the workspaces stay.
     pub(in crate::service) fn forget_half_made_environment(&self, sandbox: &Sandbox) -> Result<()> {
+        self.bring_in_last(sandbox)?;
         self.tear_down_environment(sandbox)?;
         let Some(environment) = &sandbox.environment else { return Ok(()) };
         let mut environment = environment.clone();
@@ -189,7 +237,9 @@ impl SandboxManager {
 pub(super) fn unmade(environment: &mut Environment) {
     WORKSPACES.clone_into(&mut environment.step);
     environment.handle = None;
+    environment.kept = None;
     environment.endpoints.clear();
+    environment.notes.clear();
 }
 
 /// The environment with why it is not there.

@@ -56,7 +56,13 @@ impl EnvironmentExtension for FakeExtension {
     fn wait_ready(&self, _: &Handle, _: Duration, _: &CancelFlag) -> Result<Ready> {
         self.script.pass("wait_ready", "env")?;
         Ok(Ready {
-            endpoints: vec![Endpoint { name: "80/tcp".into(), host: "127.0.0.1".into(), port: 8080 }],
+            endpoints: vec![Endpoint {
+                name: "80/tcp".into(),
+                host: "127.0.0.1".into(),
+                port: 8080,
+                forward: None,
+            }],
+            notes: Vec::new(),
         })
     }
 
@@ -98,7 +104,7 @@ impl EnvironmentExtension for FakeExtension {
     }
 }
 
-fn definition(id: &str, provider: Provider) -> ExtensionDefinition {
+pub(super) fn definition(id: &str, provider: Provider) -> ExtensionDefinition {
     ExtensionDefinition {
         id: id.into(),
         summary: String::new(),
@@ -120,7 +126,7 @@ fn definition(id: &str, provider: Provider) -> ExtensionDefinition {
     }
 }
 
-fn profile() -> Profile {
+pub(super) fn profile() -> Profile {
     Profile {
         id: "profile.fake".into(),
         summary: String::new(),
@@ -166,8 +172,7 @@ impl Hosted {
 
     pub fn manager_knowing(&self, ids: &[&str]) -> SandboxManager {
         let (room, script) = (self.room.clone(), self.world.script.clone());
-        let context =
-            ExtensionContext { home: self.world.home(), program: None, cancel: CancelFlag::default() };
+        let context = ExtensionContext::quiet(self.world.home());
         let mut registry = ExtensionRegistry::new(context);
         registry.provide(
             self.provider.word(),

@@ -9,6 +9,7 @@ mod checkpoint;
 mod commit;
 mod content;
 mod create;
+mod elsewhere;
 mod environment;
 mod fake;
 mod handler;
