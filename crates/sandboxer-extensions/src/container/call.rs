@@ -56,7 +56,7 @@ fn is_advice(line: &str) -> bool {
 }
 
 /// The last `most` bytes of a text or a little less, without anything that a terminal would obey.
-pub(super) fn tame(text: &str, most: usize) -> String {
+pub(crate) fn tame(text: &str, most: usize) -> String {
     let start = (text.len().saturating_sub(most)..=text.len()).find(|at| text.is_char_boundary(*at));
     let end = &text[start.unwrap_or_default()..];
     end.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()

@@ -51,7 +51,7 @@ fn short(hash: blake3::Hash) -> String {
 }
 
 /// All labels but the configuration's.
-pub(super) fn labels_of(request: &Provision, home: &str) -> Result<Vec<(String, String)>> {
+pub(crate) fn labels_of(request: &Provision, home: &str) -> Result<Vec<(String, String)>> {
     let consumer = format!("{}/{}", request.consumer.actor_type, request.consumer.project);
     let ours = [
         (SANDBOX, request.sandbox_id.as_str()),

@@ -7,17 +7,17 @@
 //! The way into a container is [`Handle::exec`](sandboxer_core::environment::Handle): `docker exec -i NAME`, and the command after it.
 
 mod arguments;
-mod call;
+pub(crate) mod call;
 mod engine;
 mod found;
-mod labels;
+pub(crate) mod labels;
 mod making;
 mod mounts;
 mod options;
 mod state;
 mod still;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -175,7 +175,10 @@ fn look(made: &Made) -> Result<Look> {
         return Err(not_ready(made, "it is gone"));
     };
     match container.stage() {
-        Stage::Ready => Ok(Look::Ready(Ready { endpoints: container.endpoints(&made.ports, made.on_host)? })),
+        Stage::Ready => Ok(Look::Ready(Ready {
+            endpoints: container.endpoints(&made.ports, made.on_host)?,
+            notes: Vec::new(),
+        })),
         Stage::NotYet(missing) => Ok(Look::NotYet(missing)),
         Stage::Paused => {
             release(&made.engine, &made.container)?;

@@ -125,10 +125,10 @@ impl Container {
         let name = format!("{port}/tcp");
         let loopback = "127.0.0.1".to_owned();
         if on_host {
-            return Ok(Endpoint { name, host: loopback, port });
+            return Ok(Endpoint { name, host: loopback, port, forward: None });
         }
         if let Some(published) = self.published(&name) {
-            return Ok(Endpoint { name, host: loopback, port: published });
+            return Ok(Endpoint { name, host: loopback, port: published, forward: None });
         }
         let host = self.address().ok_or_else(|| {
             Error::refused(format!(
@@ -136,7 +136,7 @@ impl Container {
                 self.id
             ))
         })?;
-        Ok(Endpoint { name, host, port })
+        Ok(Endpoint { name, host, port, forward: None })
     }
 
     fn published(&self, name: &str) -> Option<u16> {

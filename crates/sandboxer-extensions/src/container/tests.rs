@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-pub(super) fn request(sandbox: &str) -> Provision {
+pub(crate) fn request(sandbox: &str) -> Provision {
     Provision {
         sandbox_id: SandboxId::from_string(sandbox),
         name: "my-sandbox".into(),
@@ -27,6 +27,8 @@ pub(super) fn request(sandbox: &str) -> Provision {
         mounts: Vec::new(),
         options: BTreeMap::new(),
         labels: BTreeMap::new(),
+        records: std::path::PathBuf::new(),
+        kept: None,
     }
 }
 
@@ -72,7 +74,7 @@ fn a_handle_of_another_version_is_not_guessed_at() {
 
 #[test]
 fn an_engine_that_is_not_there_is_never_a_success() {
-    let context = ExtensionContext { home: "/nowhere".into(), program: None, cancel: CancelFlag::default() };
+    let context = ExtensionContext::quiet("/nowhere");
     let definition = definition(json!({"engine": "/nonexistent/docker", "image": "i"}));
     let extension = factory()(&definition, &context).unwrap();
     let sandbox = SandboxId::from_string("sbx_1");

@@ -136,11 +136,7 @@ mod tests {
     impl Yard {
         fn new() -> Self {
             let home = tempfile::tempdir().unwrap();
-            let context = ExtensionContext {
-                home: home.path().to_path_buf(),
-                program: None,
-                cancel: CancelFlag::default(),
-            };
+            let context = ExtensionContext::quiet(home.path());
             Self { extension: LocalExtension::new(&context), home }
         }
 

@@ -122,7 +122,7 @@ fn extension(docker: &Docker, program: &Path, home: &Path) -> Arc<dyn Environmen
         options: serde_json::from_value(options).unwrap(),
         origin: "test".into(),
     };
-    let context = ExtensionContext { home: home.into(), program: None, cancel: CancelFlag::default() };
+    let context = ExtensionContext::quiet(home);
     factory()(&definition, &context).unwrap()
 }
 
@@ -141,6 +141,8 @@ pub fn request() -> Provision {
         mounts: Vec::new(),
         options: BTreeMap::new(),
         labels: BTreeMap::new(),
+        records: std::path::PathBuf::new(),
+        kept: None,
     }
 }
 

@@ -1,0 +1,67 @@
+//! Workspaces between here and there.
+
+use std::path::PathBuf;
+
+use sandboxer_core::Result;
+use sandboxer_core::environment::Mount;
+use sandboxer_remote::Mirror;
+
+use super::{Made, OnHost, scripts};
+
+/// Makes the copies as the workspaces are.
+pub(super) fn send(on: &OnHost, made: &Made, mounts: &[Mount]) -> Result<()> {
+    on.context.progress.begin("copying the workspaces", None);
+    let sent =
+        each(mounts).try_for_each(|mount| Copy::new(made, mount).mirror(on, made, mount).send().map(drop));
+    on.context.progress.end();
+    sent
+}
+
+/// Makes the workspaces as the copies are. `false` where there are none.
+pub(super) fn fetch(on: &OnHost, made: &Made, mounts: &[Mount]) -> Result<bool> {
+    let workspaces = format!("{}/workspaces", made.directory);
+    if on.station.ask(scripts::IS_THERE, &[&workspaces], &[], super::station::LOOKING)?.code != 0 {
+        return Ok(false);
+    }
+    on.context.progress.begin("bringing back what has changed", None);
+    let fetched =
+        each(mounts).try_for_each(|mount| Copy::new(made, mount).mirror(on, made, mount).fetch().map(drop));
+    on.context.progress.end();
+    fetched.map(|()| true)
+}
+
+/// What is only read is not copied: it is what a checkout borrows from its repository.
+fn each(mounts: &[Mount]) -> impl Iterator<Item = &Mount> {
+    mounts.iter().filter(|mount| !mount.read_only)
+}
+
+/// Where one copy is, and what is remembered of it.
+struct Copy {
+    remote: String,
+    lists: String,
+    record: PathBuf,
+}
+
+impl Copy {
+    fn new(made: &Made, mount: &Mount) -> Self {
+        let name = &mount.workspace;
+        Self {
+            remote: format!("{}/workspaces/{name}", made.directory),
+            lists: format!("{}/lists/{name}", made.directory),
+            record: made.records.join(format!("{name}.list")),
+        }
+    }
+
+    fn mirror<'a>(&'a self, on: &'a OnHost, made: &Made, mount: &'a Mount) -> Mirror<'a> {
+        Mirror {
+            shell: on.station.shell(),
+            local: &mount.from,
+            remote: &self.remote,
+            lists: &self.lists,
+            record: &self.record,
+            compress: made.compress,
+            progress: &*on.context.progress,
+            cancel: &on.context.cancel,
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Making a stack, or making again what an earlier try has begun.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use sandboxer_compose::{Allowance, Policy, Sealed, Source, Stack, place, resolve};
+use sandboxer_core::environment::{Handle, Host, Mount, NetworkNeed, Provision};
+use sandboxer_core::model::RelPath;
+use sandboxer_core::{Error, Result};
+use serde_json::json;
+
+use super::controller::controller;
+use super::look::{self, Container};
+use super::options::Wanted;
+use super::placing::Words;
+use super::removing::checked;
+use super::station::Greeting;
+use super::{Made, OnHost, Port, VERSION, copies, scripts, volumes};
+
+/// With the fetching and building of images.
+const STARTING: Duration = Duration::from_secs(1_800);
+/// The script's word for a firewall that cannot be set.
+const NO_FIREWALL: i32 = 41;
+/// The word by which a host says that somebody else sees to its firewall.
+const GUARDED_BY_OTHERS: &str = "firewall-by-others";
+
+pub(super) fn make(on: &OnHost, request: &Provision) -> Result<Handle> {
+    let wanted = Wanted::of(&on.options, request)?;
+    let greeting = on.station.usable()?;
+    refuse_podman(request, &greeting)?;
+    let mut made = planned(on, request, &greeting)?;
+    let (mount, stack) = stack(on, request, &wanted, &made)?;
+    made.volumes.clone_from(&stack.volumes);
+    made.first = first(&wanted, &stack)?;
+    made.ports = ports(&stack);
+    made.workspace_at = at(&stack);
+    made.notes.clone_from(&stack.notes);
+    let sandbox = request.sandbox_id.as_str();
+    on.station.must(
+        "make a directory on",
+        scripts::PREPARE,
+        &[&made.base, &made.controller, sandbox, &made.engine],
+    )?;
+    forget_records(&made)?;
+    copies::send(on, &made, &request.mounts)?;
+    seal(on, &made, &mount.workspace, &stack)?;
+    let found = start(on, request, &made, &stack)?;
+    made.services = services(on, found, &stack)?;
+    Ok(handle(request, &made))
+}
+
+/// podman-compose leaves out what keeps a stack from the network, and says nothing of it.
+fn refuse_podman(request: &Provision, greeting: &Greeting) -> Result<()> {
+    if greeting.engine != "podman" || request.network == NetworkNeed::Host {
+        return Ok(());
+    }
+    Err(Error::Refused {
+        reason: format!("by `{}` a stack cannot be kept from the network", greeting.compose.join(" ")),
+        hint: Some("use docker on that host, or a profile with `network: host`".to_owned()),
+    })
+}
+
+/// Everything that is known before anything is there.
+fn planned(on: &OnHost, request: &Provision, greeting: &Greeting) -> Result<Made> {
+    let sandbox = checked(&request.sandbox_id)?;
+    let base = on.station.base(greeting)?;
+    let controller = controller(&on.context.home)?;
+    Ok(Made {
+        directory: format!("{base}/{controller}/{sandbox}"),
+        base,
+        controller,
+        project: format!("sandboxer-{}", sandbox.to_ascii_lowercase()),
+        engine: greeting.engine.clone(),
+        compose: greeting.compose.clone(),
+        services: BTreeMap::new(),
+        first: None,
+        ports: Vec::new(),
+        workspace_at: BTreeMap::new(),
+        volumes: Vec::new(),
+        records: request.records.clone(),
+        compress: greeting.far,
+        notes: Vec::new(),
+    })
+}
+
+/// The stack of the input that has a compose file.
+fn stack<'a>(
+    on: &OnHost,
+    request: &'a Provision,
+    wanted: &Wanted,
+    made: &Made,
+) -> Result<(&'a Mount, Stack)> {
+    let is_meant = |mount: &&Mount| {
+        !mount.read_only && wanted.input.as_ref().is_none_or(|name| *name == mount.workspace)
+    };
+    let mount = request.mounts.iter().find(is_meant).ok_or_else(|| Error::Usage {
+        message: format!("{} makes a stack of a repository, and none was given", request.profile_id),
+        hint: Some("give it: `--input repo=PATH`".to_owned()),
+    })?;
+    let source =
+        Source { root: &mount.from, file: wanted.compose_file.as_deref(), variables: &wanted.variables };
+    let model = resolve(&source)?;
+    let words = Words::new(request, made, &mount.workspace, policy_of(&on.station.host)?)?;
+    Ok((mount, place(&model, &words.placing(made))?))
+}
+
+/// What a host's file allows beyond what is harmless.
+pub(super) fn policy_of(host: &Host) -> Result<Policy> {
+    let words = host.policy.allow.iter().filter(|word| *word != GUARDED_BY_OTHERS);
+    let allow = words.map(|word| word.parse::<Allowance>()).collect::<Result<_>>()?;
+    Ok(Policy { allow })
+}
+
+/// The service that commands run in: the one that is named, else the only one, else the only one that has the workspace.
+fn first(wanted: &Wanted, stack: &Stack) -> Result<Option<String>> {
+    if let Some(name) = &wanted.service {
+        let known = stack.services.iter().any(|service| service.name == *name);
+        let hint = stack.services.iter().map(|service| service.name.clone()).collect::<Vec<_>>().join(", ");
+        return match known {
+            true => Ok(Some(name.clone())),
+            false => Err(Error::Usage {
+                message: format!("the stack has no service {name:?}"),
+                hint: Some(format!("set options.service to one of {hint}")),
+            }),
+        };
+    }
+    let only = |services: Vec<&str>| match services[..] {
+        [only] => Some(only.to_owned()),
+        _ => None,
+    };
+    let all: Vec<&str> = stack.services.iter().map(|service| service.name.as_str()).collect();
+    let working = stack.services.iter().filter(|service| service.mounts_workspace_at.is_some());
+    Ok(only(all).or_else(|| only(working.map(|service| service.name.as_str()).collect())))
+}
+
+fn ports(stack: &Stack) -> Vec<Port> {
+    let of = |service: &sandboxer_compose::Service| {
+        let name = service.name.clone();
+        let port = move |port: &sandboxer_compose::Port| Port {
+            service: name.clone(),
+            port: port.container,
+            protocol: port.protocol.clone(),
+        };
+        service.ports.iter().map(port).collect::<Vec<_>>()
+    };
+    stack.services.iter().flat_map(of).collect()
+}
+
+/// Where each service has the workspace.
+fn at(stack: &Stack) -> BTreeMap<String, String> {
+    let of = |service: &sandboxer_compose::Service| {
+        Some((service.name.clone(), service.mounts_workspace_at.clone()?))
+    };
+    stack.services.iter().filter_map(of).collect()
+}
+
+/// A new stack begins with new lists: what an earlier one had may be gone.
+fn forget_records(made: &Made) -> Result<()> {
+    match std::fs::remove_dir_all(&made.records) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(Error::io("remove", &made.records, error));
+        }
+        _ => {}
+    }
+    std::fs::create_dir_all(&made.records).map_err(|error| Error::io("make", &made.records, error))
+}
+
+/// Nothing of the stack runs yet, so nobody changes what is looked at and copied.
+fn seal(on: &OnHost, made: &Made, workspace: &str, stack: &Stack) -> Result<()> {
+    let root = format!("{}/workspaces/{workspace}", made.directory);
+    if !stack.expected.is_empty() {
+        let paths: Vec<String> = stack.expected.iter().map(|expected| shown(&expected.path)).collect();
+        let arguments: Vec<&str> =
+            [root.as_str()].into_iter().chain(paths.iter().map(String::as_str)).collect();
+        on.station.must("look at what is mounted on", scripts::EXPECT, &arguments)?;
+    }
+    if stack.sealed.is_empty() {
+        return Ok(());
+    }
+    let sealed = format!("{}/sealed", made.directory);
+    let from: Vec<String> = stack.sealed.iter().map(|sealed| shown(&sealed.from)).collect();
+    let modes: Vec<String> = stack.sealed.iter().map(mode_of).collect();
+    let names = stack.sealed.iter().map(|sealed| sealed.name.as_str());
+    let triples =
+        from.iter().zip(names).zip(&modes).flat_map(|((from, name), mode)| [from.as_str(), name, mode]);
+    let arguments: Vec<&str> = [root.as_str(), sealed.as_str()].into_iter().chain(triples).collect();
+    on.station.must("copy what is only read on", scripts::SEAL, &arguments).map(drop)
+}
+
+/// A directory is as it was.
+fn mode_of(sealed: &Sealed) -> String {
+    if sealed.is_dir { String::new() } else { format!("{:o}", sealed.mode & 0o777) }
+}
+
+/// What a compose file names is text.
+fn shown(path: &RelPath) -> String {
+    path.as_path().to_string_lossy().into_owned()
+}
+
+/// Starts the stack, and says what containers there are then. One that begins with what was kept is made first, filled, and started then.
+fn start(on: &OnHost, request: &Provision, made: &Made, stack: &Stack) -> Result<Vec<Container>> {
+    if !stack.images_built.is_empty() {
+        on.context.progress.begin("building the images", None);
+        compose(on, request, made, stack, &["build"])?;
+    }
+    if let Some(kept) = &request.kept {
+        on.context.progress.begin("making the services", None);
+        compose(on, request, made, stack, &["up", "--no-build", "--no-start"])?;
+        on.context.progress.begin("filling the volumes", None);
+        volumes::fill(on, made, request.sandbox_id.as_str(), kept)?;
+    }
+    on.context.progress.begin("starting the services", None);
+    compose(on, request, made, stack, &["up", "--no-build", "--detach", "--remove-orphans"])
+}
+
+fn compose(
+    on: &OnHost,
+    request: &Provision,
+    made: &Made,
+    stack: &Stack,
+    command: &[&str],
+) -> Result<Vec<Container>> {
+    let network = if is_guarded(on, request) { "guarded" } else { "open" };
+    let file = format!("{}/stack.yaml", made.directory);
+    let sandbox = request.sandbox_id.as_str();
+    let mut arguments = vec![made.directory.as_str(), network, &made.engine, &made.controller, sandbox];
+    arguments.extend(made.compose.iter().map(String::as_str));
+    arguments.extend(["-p", made.project.as_str(), "-f", file.as_str()]);
+    arguments.extend(command);
+    let answer = on.station.ask(&scripts::start(), &arguments, stack.yaml.as_bytes(), STARTING)?;
+    match answer.code {
+        0 => look::read(&on.station, &String::from_utf8_lossy(&answer.stdout)),
+        NO_FIREWALL => Err(unguarded(on, &answer.complaint())),
+        _ => Err(on.station.failed("start the services on", &answer)),
+    }
+}
+
+/// Whether it is for us to see to it that a stack does not reach its host.
+fn is_guarded(on: &OnHost, request: &Provision) -> bool {
+    request.network == NetworkNeed::None && !guarded_by_others(&on.station.host)
+}
+
+/// Whether somebody else sees to a host's firewall.
+pub(super) fn guarded_by_others(host: &Host) -> bool {
+    host.policy.allow.iter().any(|word| word == GUARDED_BY_OTHERS)
+}
+
+/// Whether our rule knows the bridges of an engine by their names.
+pub(super) fn rule_holds(engine: &str) -> bool {
+    engine == "docker"
+}
+
+fn unguarded(on: &OnHost, why: &str) -> Error {
+    let host = &on.station.host.id;
+    Error::Refused {
+        reason: format!(
+            "a stack without a network would reach host {host} itself, and its firewall cannot be asked: {why}"
+        ),
+        hint: Some(format!("{}; then `sandbox hosts check {host}`", rule_by_hand(false))),
+    }
+}
+
+/// Why the rule does not hold what an engine makes.
+pub(super) fn beyond_the_rule(engine: &str) -> String {
+    format!("the bridges of {engine} cannot be given names that the firewall's rule knows")
+}
+
+/// What to type where we cannot.
+pub(super) fn rule_by_hand(is_root: bool) -> String {
+    let rule = "iptables -I INPUT -i sbx+ -m conntrack --ctstate NEW -j DROP";
+    match is_root {
+        true => format!("install iptables there, or type what comes to the same as `{rule}`"),
+        false => format!(
+            "type there, as root: `{rule}`; and write `policy: {{allow: [{GUARDED_BY_OTHERS}]}}` into the host's file"
+        ),
+    }
+}
+
+/// The container of each service. Some compose commands say that all is well when there is none.
+fn services(on: &OnHost, found: Vec<Container>, stack: &Stack) -> Result<BTreeMap<String, String>> {
+    let services: BTreeMap<String, String> =
+        found.into_iter().map(|container| (container.name().to_owned(), container.id)).collect();
+    match stack.services.iter().find(|service| !services.contains_key(&service.name)) {
+        None => Ok(services),
+        Some(missing) => {
+            let reason = format!("there is no container of {}", missing.name);
+            Err(Error::io("start the services on", &on.station.host.id, std::io::Error::other(reason)))
+        }
+    }
+}
+
+fn handle(request: &Provision, made: &Made) -> Handle {
+    Handle {
+        version: VERSION,
+        sandbox_id: request.sandbox_id.clone(),
+        data: json!(made),
+        exec: Vec::new(),
+        exec_on_terminal: Vec::new(),
+    }
+}

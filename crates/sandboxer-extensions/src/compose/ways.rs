@@ -1,0 +1,174 @@
+//! Ways into a stack, and holding it still.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use sandboxer_core::contract::Quiet;
+use sandboxer_core::environment::{Handle, Way};
+use sandboxer_core::{Error, Result, resolve};
+
+use super::look::Container;
+use super::station::Station;
+use super::{Made, OnHost, made, scripts};
+
+/// The arguments of a program of this machine that goes that way.
+pub(super) fn line(on: &OnHost, made: &Made, way: &Way<'_>) -> Result<Option<Vec<OsString>>> {
+    Ok(match *way {
+        Way::Exec { part, directory, terminal, command } => {
+            command.iter().try_for_each(text)?;
+            let mut words = words([&made.engine, "exec", if terminal { "-it" } else { "-i" }]);
+            if let Some(directory) = directory {
+                words.extend([OsString::from("--workdir"), inside(made, part, directory)?.into()]);
+            }
+            words.push(container(made, part)?.into());
+            words.extend(command.iter().cloned());
+            Some(on.station.line(words, terminal))
+        }
+        Way::Logs { part, follow, tail } => {
+            let mut words: Vec<OsString> = made.compose.iter().map(OsString::from).collect();
+            let stack = format!("{}/stack.yaml", made.directory);
+            words.extend(self::words(["-p", &made.project, "-f", &stack, "logs", "--no-color"]));
+            words.extend(follow.then(|| "--follow".into()));
+            words.extend(tail.map(|lines| format!("--tail={lines}").into()));
+            if let Some(part) = part {
+                container(made, Some(part))?;
+                words.push(part.into());
+            }
+            Some(on.station.line(words, false))
+        }
+        Way::Forward { endpoint, port } => on.station.tunnel(port, &endpoint.host, endpoint.port),
+    })
+}
+
+/// Engines put what is no text into other words, and say nothing.
+fn text(word: &OsString) -> Result<()> {
+    match word.to_str() {
+        Some(_) => Ok(()),
+        None => Err(Error::Usage {
+            message: format!("{word:?} is not UTF-8, and no engine hands that on as it is"),
+            hint: Some("let a shell in the service make it: printf '\\377'".to_owned()),
+        }),
+    }
+}
+
+/// A directory of the workspace, as a service has it.
+fn inside(made: &Made, service: Option<&str>, directory: &Path) -> Result<PathBuf> {
+    let name = service.or(made.first.as_deref()).unwrap_or_default();
+    made.workspace_at.get(name).map(|at| Path::new(at).join(directory)).ok_or_else(|| Error::Usage {
+        message: format!("service {name:?} does not have the workspace"),
+        hint: Some("leave the directory out, or name a service that mounts the repository".to_owned()),
+    })
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
+    words.map(OsString::from).into()
+}
+
+/// The container of a service; of the first where none is named.
+fn container<'a>(made: &'a Made, service: Option<&str>) -> Result<&'a str> {
+    let Some(name) = service.or(made.first.as_deref()) else {
+        return Err(Error::Usage {
+            message: "the stack has several services".to_owned(),
+            hint: Some(format!("name one: --service {}", names(made).join(" or "))),
+        });
+    };
+    made.services.get(name).map(String::as_str).ok_or_else(|| Error::NotFound {
+        what: "service",
+        name: name.to_owned(),
+        similar: resolve::nearest(name, made.services.keys()),
+    })
+}
+
+fn names(made: &Made) -> Vec<&str> {
+    made.services.keys().map(String::as_str).collect()
+}
+
+/// Stands still until it is dropped.
+struct Held {
+    station: Station,
+    made: Made,
+    sandbox: String,
+}
+
+/// Holds every container still; `None` where none runs.
+pub(super) fn hold_still(on: &OnHost, handle: &Handle) -> Result<Option<Quiet>> {
+    let made = made(handle)?;
+    let held = Held { station: on.station.undisturbed(), made, sandbox: handle.sandbox_id.to_string() };
+    held.note()?;
+    match held.ask("pause") {
+        Ok(0) => {
+            let _ = std::fs::remove_file(held.noted());
+            std::mem::forget(held);
+            Ok(None)
+        }
+        Ok(_) => Ok(Some(Box::new(held))),
+        // It has released what it had paused. What stood still before is not ours to let go of.
+        Err(error) => {
+            std::mem::forget(held);
+            Err(error)
+        }
+    }
+}
+
+/// Lets everything go on that an earlier hold has left standing still.
+pub(super) fn let_go(on: &OnHost, handle: &Handle) -> Result<()> {
+    let held = Held {
+        station: on.station.undisturbed(),
+        made: made(handle)?,
+        sandbox: handle.sandbox_id.to_string(),
+    };
+    // Who is not in the way of anybody need not ask the host.
+    let let_go = if held.noted().exists() { held.release() } else { Ok(()) };
+    // Who has just not been reached is not tried again by dropping it.
+    std::mem::forget(held);
+    let_go
+}
+
+/// Lets a container go on that was left standing still.
+pub(super) fn release(station: &Station, made: &Made, container: &Container) -> Result<()> {
+    station
+        .must("let a container go on, on", r#""$1" unpause "$2""#, &[&made.engine, &container.id])
+        .map(drop)
+}
+
+impl Held {
+    /// A file of this machine that is there for as long as something may stand still.
+    fn noted(&self) -> PathBuf {
+        self.made.records.join("held")
+    }
+
+    fn note(&self) -> Result<()> {
+        let file = self.noted();
+        std::fs::create_dir_all(&self.made.records)
+            .and_then(|()| std::fs::write(&file, []))
+            .map_err(|error| Error::io("write", file, error))
+    }
+
+    fn release(&self) -> Result<()> {
+        self.ask("unpause")?;
+        // Where it stays, the next one asks again.
+        let _ = std::fs::remove_file(self.noted());
+        Ok(())
+    }
+
+    fn ask(&self, what: &str) -> Result<usize> {
+        let arguments = [self.made.engine.as_str(), &self.made.controller, &self.sandbox, what];
+        let said = self.station.text("hold the services still on", scripts::STILL, &arguments)?;
+        match said.trim() {
+            "" if what == "unpause" => Ok(0),
+            said => said.parse().map_err(|_| {
+                let reason = format!("it said {said:?}, and not how many stand still");
+                Error::io("hold the services still on", &self.station.host.id, std::io::Error::other(reason))
+            }),
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // A drop cannot fail. One more try, for an engine that was busy.
+        if self.noted().exists() && self.release().is_err() {
+            let _ = self.release();
+        }
+    }
+}
