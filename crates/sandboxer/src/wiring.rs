@@ -18,8 +18,8 @@ use sandboxer_core::{Error, Result};
 use sandboxer_database::credentials::Environment;
 use sandboxer_database::engine::Options;
 use sandboxer_database::{snapshot, transaction};
-use sandboxer_extensions::container;
 use sandboxer_extensions::local::{self, Runtimes};
+use sandboxer_extensions::{compose, container};
 use sandboxer_plugin::strategy::{Surroundings, declaration};
 use sandboxer_strategies::{copy_on_write, filesystem_copy, git_worktree, none, overlay};
 use serde_json::json;
@@ -186,7 +186,7 @@ pub fn catalogue(directory: Option<&Path>) -> Result<Catalogue> {
 /// A manager over the state in `setup.home`. Opening it does not recover: callers do that first.
 pub fn open(setup: Setup) -> Result<SandboxManager> {
     SandboxManager::open(ManagerParts {
-        environments: environments(&setup.home, setup.program.as_deref(), setup.catalogue, &setup.cancel),
+        environments: environments(&setup),
         runtime: runtime(&setup.home, setup.program.as_deref()),
         registry: registry(&setup.settings, &setup.home, setup.modules.as_deref(), &setup.cancel)?,
         types: resource_types(&setup.type_files)?,
@@ -202,26 +202,23 @@ pub fn open(setup: Setup) -> Result<SandboxManager> {
 }
 
 /// Every extension of the catalogue, and what makes it. None is started.
-fn environments(
-    home: &Path,
-    program: Option<&Path>,
-    directory: Option<PathBuf>,
-    cancel: &CancelFlag,
-) -> Environments {
-    let registry = extensions(home, program, cancel);
+fn environments(setup: &Setup) -> Environments {
+    let registry = extensions(ExtensionContext {
+        home: setup.home.clone(),
+        program: setup.program.clone(),
+        cancel: setup.cancel.clone(),
+        progress: setup.progress.clone(),
+    });
+    let directory = setup.catalogue.clone();
     Environments::new(registry, Box::new(move || catalogue(directory.as_deref()).map(|read| known(&read))))
 }
 
 /// What makes the extensions of each provider.
-pub fn extensions(home: &Path, program: Option<&Path>, cancel: &CancelFlag) -> ExtensionRegistry {
-    let context = ExtensionContext {
-        home: home.to_path_buf(),
-        program: program.map(Path::to_path_buf),
-        cancel: cancel.clone(),
-    };
+pub fn extensions(context: ExtensionContext) -> ExtensionRegistry {
     let mut registry = ExtensionRegistry::new(context);
     registry.provide("local", local::factory());
     registry.provide("container", container::factory());
+    registry.provide("compose-ssh", compose::factory());
     registry.provide("plugin", sandboxer_plugin::extension::factory());
     registry
 }

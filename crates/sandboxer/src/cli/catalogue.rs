@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use sandboxer::wiring;
-use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::environment::{
-    Capacity, Catalogue, ExtensionDefinition, ExtensionRegistry, Health, Host, Load, Surroundings,
+    Capacity, Catalogue, ExtensionContext, ExtensionDefinition, ExtensionRegistry, Health, Host, Load,
+    Surroundings,
 };
 use sandboxer_documents::Told;
 use serde::Serialize;
@@ -77,7 +77,10 @@ impl App {
     /// Each extension of the catalogue, and whether it can be used now.
     pub fn extension_health(&self) -> Result<Vec<(String, Health)>, CliError> {
         let (catalogue, extensions) = (self.catalogue()?, extensions(&self.places));
-        Ok(catalogue.extensions().map(|known| (known.id.clone(), health(&extensions, known))).collect())
+        Ok(catalogue
+            .extensions()
+            .map(|known| (known.id.clone(), health(&extensions, known, &Host::local())))
+            .collect())
     }
 
     /// What a route depends on besides the catalogue.
@@ -95,15 +98,15 @@ impl App {
 /// What makes the extensions of the catalogue; none is started.
 fn extensions(places: &Places) -> ExtensionRegistry {
     let program = std::env::current_exe().ok();
-    wiring::extensions(&places.home, program.as_deref(), &CancelFlag::default())
+    wiring::extensions(ExtensionContext { program, ..ExtensionContext::quiet(&places.home) })
 }
 
 /// This machine, and what its state knows of the others.
 pub struct Nearby {
     loads: BTreeMap<String, Load>,
     extensions: ExtensionRegistry,
-    /// What each has said: it is the same on every host.
-    asked: RefCell<BTreeMap<String, Health>>,
+    /// What each has said, on each host.
+    asked: RefCell<BTreeMap<(String, String), Health>>,
 }
 
 impl Nearby {
@@ -114,17 +117,19 @@ impl Nearby {
 }
 
 /// One that cannot even be opened is not well.
-fn health(extensions: &ExtensionRegistry, definition: &ExtensionDefinition) -> Health {
-    match extensions.open(definition) {
+fn health(extensions: &ExtensionRegistry, definition: &ExtensionDefinition, host: &Host) -> Health {
+    let there = extensions.open(definition).and_then(|it| Ok(it.on(host)?.unwrap_or(it)));
+    match there {
         Ok(extension) => extension.health(),
         Err(error) => Health::Unhealthy(Told::from(error).message),
     }
 }
 
 impl Surroundings for Nearby {
-    fn health(&self, extension: &ExtensionDefinition, _host: &Host) -> Health {
+    fn health(&self, extension: &ExtensionDefinition, host: &Host) -> Health {
         let mut asked = self.asked.borrow_mut();
-        asked.entry(extension.id.clone()).or_insert_with(|| health(&self.extensions, extension)).clone()
+        let key = (extension.id.clone(), host.id.clone());
+        asked.entry(key).or_insert_with(|| health(&self.extensions, extension, host)).clone()
     }
 
     fn load(&self, host: &str) -> Load {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use sandboxer_core::config::{Isolation, NetworkAccess, RunSettings, parse_size};
 use sandboxer_core::environment::{
-    Catalogue, Environment, IsolationLevel, NetworkNeed, RouteQuestion, StatusEnvironment, route,
+    Catalogue, Environment, IsolationLevel, NetworkNeed, RouteQuestion, StatusEnvironment, Way, route,
 };
 use sandboxer_core::service::{Created, EnvironmentRequest, Sandbox};
 
@@ -107,16 +107,26 @@ const CHANGE_DIRECTORY: &str = r#"cd "$0" && exec "$@""#;
 /// Whether commands run in an environment of an extension's own.
 pub fn is_elsewhere(sandbox: &Sandbox) -> bool {
     let handle = sandbox.environment.as_deref().and_then(|environment| environment.handle.as_ref());
-    handle.is_some_and(|handle| !handle.exec.is_empty())
+    handle.is_some() && sandbox.extension_id() != "ext.local"
 }
 
 /// What to run so that `command` runs in the sandbox's environment; `None` where commands run in namespaces of this machine.
 pub fn entering(work: &Work<'_>) -> Result<Option<Vec<OsString>>, CliError> {
     let sandbox = &work.target.sandbox;
-    let Some(environment) = sandbox.environment.as_deref() else { return Ok(None) };
+    let Some(environment) = sandbox.environment.as_deref() else { return without_services(work) };
     let handle = environment.handle.as_ref().filter(|_| environment.failure.is_none());
     let Some(handle) = handle else { return without_handle(sandbox, environment) };
     let on_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let way = Way::Exec {
+        part: work.service,
+        directory: work.directory,
+        terminal: on_terminal,
+        command: work.command,
+    };
+    if let Some(line) = work.session.manager.line(sandbox, &way)? {
+        return refuse_flags(work).map(|()| Some(line));
+    }
+    without_services(work)?;
     let prefix = match on_terminal && !handle.exec_on_terminal.is_empty() {
         true => &handle.exec_on_terminal,
         false => &handle.exec,
@@ -132,6 +142,18 @@ pub fn entering(work: &Work<'_>) -> Result<Option<Vec<OsString>>, CliError> {
     }
     whole.extend(work.command.iter().cloned());
     Ok(Some(whole))
+}
+
+/// A command that was meant for a service does not run elsewhere.
+fn without_services(work: &Work<'_>) -> Result<Option<Vec<OsString>>, CliError> {
+    match work.service {
+        None => Ok(None),
+        Some(_) => Err(CliError::usage(format!(
+            "sandbox {} has no services",
+            output::name(&work.target.sandbox.name)
+        ))
+        .hint("--service is for stacks: `sandbox create --profile profile.compose-e2e`")),
+    }
 }
 
 /// A command that was meant for an environment does not run beside it.
@@ -198,6 +220,12 @@ pub fn lines(environment: &StatusEnvironment) -> Vec<(&'static str, String)> {
                 endpoint.port
             ),
         ));
+        if let Some(forward) = &endpoint.forward {
+            lines.push(("", output::sentence(forward)));
+        }
+    }
+    for note in &environment.notes {
+        lines.push(("note", output::sentence(note)));
     }
     let labels: &BTreeMap<String, String> = &environment.labels;
     if !labels.is_empty() {

@@ -139,6 +139,7 @@ mod tests {
             op_id: OpId::from_string("op_1"),
             digest: String::new(),
             workspaces: revisions.iter().map(|(name, r)| ((*name).to_owned(), result(r))).collect(),
+            unsent: None,
         }
     }
 

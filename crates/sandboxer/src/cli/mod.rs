@@ -26,6 +26,7 @@ mod rules;
 mod serving;
 mod session;
 mod signals;
+mod tunnels;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -259,6 +259,9 @@ pub fn sentence_with(verb: &str, sandbox: &str, commit: &TargetCommit) -> String
 
 /// What was left out or altered on the way, and what was left alone.
 pub fn tell_notices(ui: &Ui, commit: &TargetCommit) {
+    if let Some(unsent) = &commit.unsent {
+        ui.warn(output::sentence(unsent));
+    }
     for (workspace, result) in &commit.workspaces {
         if let Some(why) = &result.at_decision {
             ui.warn(rules::at_decision(workspace, why));

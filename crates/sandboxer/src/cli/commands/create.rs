@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::get::describe;
 use crate::cli::databases::{self, DatabaseArgs};
-use crate::cli::environments::EnvironmentArgs;
+use crate::cli::environments::{self, EnvironmentArgs};
 use crate::cli::error::CliError;
 use crate::cli::git::CheckoutArgs;
 use crate::cli::output::{self, Ui, shell_word};
@@ -219,6 +219,9 @@ fn tell_where(app: &App, sandbox: &Sandbox, first: &Workspace) {
         return;
     }
     let target = Target { sandbox: sandbox.clone(), workspaces: vec![first.clone()] };
+    if environments::is_elsewhere(sandbox) {
+        return app.ui.next("work in it:", &format!("sandbox exec {} -- CMD", typed(&target)));
+    }
     let path = format!("\"$(sandbox path {})\"", typed(&target));
     match first.resource.path().is_some_and(Path::is_file) {
         true => app.ui.next("edit it:", &path),

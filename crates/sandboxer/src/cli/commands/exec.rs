@@ -25,13 +25,17 @@ Examples:
   sandbox exec try -- make test
   sandbox exec try -w src -- ls             In a directory of the workspace
   sandbox exec both:conf -- sh -c 'cat *'   In one of several workspaces
-  sandbox exec try --network host -- npm ci")]
+  sandbox exec try --network host -- npm ci
+  sandbox exec try --service web -- env     In a service of a stack")]
 pub struct Args {
     #[command(flatten)]
     pub target: TargetArg,
     /// Work in this directory, relative to the workspace
     #[arg(short = 'w', long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
+    /// In this service of a stack
+    #[arg(long, value_name = "NAME")]
+    pub service: Option<String>,
     #[command(flatten)]
     pub contain: ContainArgs,
     /// The command and its arguments
@@ -54,7 +58,8 @@ struct Document<'a> {
 pub fn run(app: &mut App, args: &Args) -> Outcome {
     let mut asked = args.contain.read()?;
     asked.env.extend(handed_variables());
-    let entered = Entered::new(app, &args.target.id, &asked).map_err(ours)?;
+    let mut entered = Entered::new(app, &args.target.id, &asked).map_err(ours)?;
+    entered.service.clone_from(&args.service);
     entered.work(app, &asked, &args.command, args.directory.as_deref(), |_| {})
 }
 
@@ -69,6 +74,8 @@ pub struct Entered {
     target: Target,
     /// Those of the place that was isolated, wherever the command was typed.
     settings: RunSettings,
+    /// The service of a stack that is meant.
+    pub service: Option<String>,
     _in_use: InUse,
 }
 
@@ -92,7 +99,7 @@ impl Entered {
         // A runtime shows every workspace, whichever is worked in.
         let all = Target { workspaces: sandbox.workspaces.clone(), sandbox: sandbox.clone() };
         session.manager.bring_up(&all)?;
-        Ok(Self { session, target, settings, _in_use: in_use })
+        Ok(Self { session, target, settings, service: None, _in_use: in_use })
     }
 
     /// What was entered.
@@ -123,6 +130,7 @@ impl Entered {
             asked,
             command,
             directory,
+            service: self.service.as_deref(),
             output_to_stderr: app.ui.json,
             called: Cell::default(),
         };

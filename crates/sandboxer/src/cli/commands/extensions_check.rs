@@ -4,7 +4,7 @@ use std::sync::Arc;
 use sandboxer::wiring;
 use sandboxer_core::Error;
 use sandboxer_core::contract::CancelFlag;
-use sandboxer_core::environment::{ExtensionDefinition, Provider};
+use sandboxer_core::environment::{ExtensionContext, ExtensionDefinition, Provider};
 use sandboxer_plugin::check::{
     AnotherExtension, Outcome as StepOutcome, Report, Step, Trial, check_extension,
 };
@@ -55,6 +55,11 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
             CliError::new(Kind::Usage, message).hint("`sandbox doctor` says what works here".to_owned())
         );
     }
+    if definition.provider == Provider::ComposeSsh {
+        let message =
+            format!("{} makes stacks of repositories, on hosts: those are what can be tried", args.id);
+        return Err(CliError::new(Kind::Usage, message).hint("`sandbox hosts check`".to_owned()));
+    }
     let signals = Signals::install().map_err(|error| Error::io("watch signals for", "/", error))?;
     // Dropped last: the plugin's process works in it.
     let place = Place::make()?;
@@ -73,7 +78,8 @@ fn tried(
 ) -> sandboxer_core::Result<Report> {
     let open =
         |definition: &ExtensionDefinition, home: &Path, program: Option<PathBuf>, cancel: &CancelFlag| {
-            wiring::extensions(home, program.as_deref(), cancel).open(definition)
+            let quiet = ExtensionContext::quiet(home);
+            wiring::extensions(ExtensionContext { program, cancel: cancel.clone(), ..quiet }).open(definition)
         };
     let program = std::env::current_exe().ok();
     let extension = open(definition, home, program.clone(), cancel)?;

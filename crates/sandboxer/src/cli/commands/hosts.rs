@@ -1,6 +1,7 @@
 use sandboxer_core::environment::{Capacity, Host};
 use sandboxer_documents::{HostsDocument, WithOrigin};
 
+use super::{hosts_check, hosts_sweep};
 use crate::cli::catalogue::{show, words};
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Ui, count, table};
@@ -11,18 +12,37 @@ use crate::cli::{Outcome, exit};
 ///
 /// Files in `hosts/` beside the configuration file add hosts or replace these.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
 Examples:
   sandbox hosts
   sandbox hosts local
-  sandbox hosts --json")]
+  sandbox hosts check build-1               Has it what a stack needs?
+  sandbox hosts sweep --dry-run             What have crashes left there?
+  sandbox hosts --json"
+)]
 pub struct Args {
     /// All of this one
     #[arg(value_name = "ID")]
     pub id: Option<String>,
+    #[command(subcommand)]
+    pub what: Option<What>,
+}
+
+/// What to do with one of them.
+#[derive(clap::Subcommand)]
+pub enum What {
+    Check(hosts_check::Args),
+    Sweep(hosts_sweep::Args),
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
+    match &args.what {
+        Some(What::Check(args)) => return hosts_check::run(app, args),
+        Some(What::Sweep(args)) => return hosts_sweep::run(app, args),
+        None => {}
+    }
     let catalogue = app.catalogue()?;
     if let Some(id) = &args.id {
         let host = catalogue.host(id)?;

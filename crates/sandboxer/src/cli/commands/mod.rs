@@ -14,11 +14,15 @@ pub mod exec;
 pub mod extend;
 pub mod extensions;
 mod extensions_check;
+mod forward;
 mod gc;
 pub mod get;
 pub mod hosts;
+mod hosts_check;
+mod hosts_sweep;
 pub mod list;
 mod log;
+mod logs;
 mod man;
 mod parked;
 mod path;
@@ -59,6 +63,8 @@ pub enum Command {
     Exec(exec::Args),
     Shell(shell::Args),
     Ps(ps::Args),
+    Logs(logs::Args),
+    Forward(forward::Args),
     Events(events::Args),
     Create(create::Args),
     List(list::Args),
@@ -133,6 +139,8 @@ impl Command {
             Self::Exec(args) => exec::run(app, args),
             Self::Shell(args) => shell::run(app, args),
             Self::Ps(args) => ps::run(app, args),
+            Self::Logs(args) => logs::run(app, args),
+            Self::Forward(args) => forward::run(app, args),
             Self::Events(args) => events::run(app, args),
             Self::Create(args) => create::run(app, args),
             Self::List(args) => list::run(app, args),
@@ -191,6 +199,8 @@ impl Command {
             Self::Exec(args) => Some(&args.target.id),
             Self::Shell(args) => Some(&args.target.id),
             Self::Ps(args) => Some(&args.target.id),
+            Self::Logs(args) => Some(&args.target.id),
+            Self::Forward(args) => Some(&args.target.id),
             Self::Get(args) => Some(&args.target.id),
             Self::Extend(args) => Some(&args.target.id),
             Self::Recreate(args) => Some(&args.target.id),

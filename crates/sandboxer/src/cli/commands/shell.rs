@@ -25,6 +25,9 @@ pub struct Args {
     pub target: TargetArg,
     #[command(flatten)]
     contain: ContainArgs,
+    /// In this service of a stack
+    #[arg(long, value_name = "NAME")]
+    service: Option<String>,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
@@ -33,7 +36,8 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         return Err(CliError::usage("a shell needs a terminal to be typed in")
             .hint("to run a command: `sandbox exec ID -- CMD`"));
     }
-    let entered = Entered::new(app, &args.target.id, &asked).map_err(ours)?;
+    let mut entered = Entered::new(app, &args.target.id, &asked).map_err(ours)?;
+    entered.service.clone_from(&args.service);
     let name = output::name(&entered.target().sandbox.name);
     let path = output::name(&entered.workspace()?.resource.location);
     let ui = app.ui.teller();

@@ -41,6 +41,8 @@ pub struct Work<'a> {
     pub command: &'a [OsString],
     /// Where to work, if that is not the workspace's root.
     pub directory: Option<&'a Path>,
+    /// The service of a stack that is meant.
+    pub service: Option<&'a str>,
     /// Whether its stdout becomes our stderr, because ours is for a JSON document.
     pub output_to_stderr: bool,
     /// A supervisor that was called early, to hold a runtime that is not there yet.

@@ -43,6 +43,9 @@ pub fn extensions(remote: &mut Remote<'_>, args: &extensions::Args) -> Outcome {
 }
 
 pub fn hosts(remote: &mut Remote<'_>, args: &hosts::Args) -> Outcome {
+    if args.what.is_some() {
+        return Err(only_here("hosts check"));
+    }
     let shelf = Shelf { what: "host", all: "hosts" };
     let Some(found) = look(remote, &shelf, args.id.as_deref())? else { return done() };
     let found = defined(remote, found, |host: &mut Host, origin| host.origin = origin)?;

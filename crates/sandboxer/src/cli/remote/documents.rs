@@ -143,7 +143,12 @@ impl Commit {
             first.conflicts = self.conflicts.into_iter().map(conflict).collect::<Result<_, _>>()?;
         }
         workspaces.iter_mut().for_each(|(_, result)| result.undo_bytes = self.undo_bytes);
-        Ok(TargetCommit { op_id: OpId::from_string(self.op_id), digest: self.digest, workspaces })
+        Ok(TargetCommit {
+            op_id: OpId::from_string(self.op_id),
+            digest: self.digest,
+            workspaces,
+            unsent: None,
+        })
     }
 }
 

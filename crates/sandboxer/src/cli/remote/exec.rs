@@ -58,7 +58,7 @@ fn body(args: &exec::Args) -> Result<Value, CliError> {
         args.directory.as_ref().map(|path| text("the directory", path.as_os_str())).transpose()?;
     let env = contain.env.iter().map(variable).collect::<Result<BTreeMap<_, _>, _>>()?;
     Ok(json!({
-        "command": command, "workspace": split(&args.target.id).1, "directory": directory, "env": env,
+        "command": command, "workspace": split(&args.target.id).1, "directory": directory, "service": args.service, "env": env,
         "stdin": stdin()?, "timeout": contain.timeout,
     }))
 }

@@ -258,6 +258,7 @@ impl Run {
         manager.mark_active(&self.target).map_err(|e| ours(e.into()))?;
         let isolates = self.isolates().map_err(ours)?;
         let work = Work {
+            service: None,
             session: &self.session,
             target: &self.target,
             workspace: self.workspace(),
