@@ -57,8 +57,11 @@ fn ids(document: &Value, key: &str) -> Vec<String> {
 fn what_is_shipped_and_what_the_user_adds_is_listed() {
     let world = furnished();
     let listed = |command| ids(&world.json(&[command]), command);
-    assert_eq!(listed("profiles"), ["profile.container", "profile.europe", "profile.local"]);
-    assert_eq!(listed("extensions"), ["ext.cloud", "ext.container", "ext.local"]);
+    assert_eq!(
+        listed("profiles"),
+        ["profile.compose-e2e", "profile.container", "profile.europe", "profile.local"]
+    );
+    assert_eq!(listed("extensions"), ["ext.cloud", "ext.compose-ssh", "ext.container", "ext.local"]);
     assert_eq!(listed("hosts"), ["far", "local"]);
     let one = world.json(&["hosts", "far"]);
     assert_eq!((&one["region"], &one["address"]), (&"eu".into(), &"ssh://me@far.example.com".into()));
@@ -116,7 +119,7 @@ fn no_route_tells_of_each_candidate_why_not() {
     assert_eq!(ran.code, 6, "{}", ran.stderr);
     assert!(
         ran.stderr
-            .starts_with("error: there is no route for profile.europe: none of 2 candidates qualifies\n"),
+            .starts_with("error: there is no route for profile.europe: none of 3 candidates qualifies\n"),
         "{}",
         ran.stderr
     );
@@ -127,7 +130,7 @@ fn no_route_tells_of_each_candidate_why_not() {
     );
     let error = world.json_error(&asked, 6);
     assert_eq!(error["kind"], "unavailable");
-    assert_eq!(error["candidates"][0]["extension_id"], "ext.container");
+    assert_eq!(error["candidates"][0]["extension_id"], "ext.compose-ssh");
     assert_eq!(error["candidates"][0]["reason"], "it has no isolation strict");
     assert_eq!(world.run(&["route", "--profile", "profile.europe", "--host", "locl"]).code, 4);
 }
@@ -152,5 +155,8 @@ fn a_project_brings_nothing() {
         world.file(&format!("{directory}/profiles/x.yaml"), EUROPE);
     }
     assert_eq!(ids(&world.json(&["hosts"]), "hosts"), ["local"]);
-    assert_eq!(ids(&world.json(&["profiles"]), "profiles"), ["profile.container", "profile.local"]);
+    assert_eq!(
+        ids(&world.json(&["profiles"]), "profiles"),
+        ["profile.compose-e2e", "profile.container", "profile.local"]
+    );
 }

@@ -125,8 +125,9 @@ fn an_engine_that_does_not_answer_is_no_route() {
     world.file("user/.config/sandboxer/extensions/ext.container.yaml", extension(&nobody).to_string());
     for command in ["route", "create"] {
         let error = world.json_error(&[command, "--profile", "profile.box"], 6);
-        let reason = error["candidates"][0]["reason"].as_str().unwrap();
-        assert!(reason.contains("nowhere/sock"), "{reason}");
+        let candidates = error["candidates"].as_array().unwrap();
+        let meant = candidates.iter().find(|candidate| candidate["extension_id"] == "ext.container").unwrap();
+        assert!(meant["reason"].as_str().unwrap().contains("nowhere/sock"), "{meant}");
     }
     let doctor = world.json(&["doctor"]);
     let health = doctor["extensions"].as_array().unwrap().iter().find(|e| e["extension"] == "ext.container");

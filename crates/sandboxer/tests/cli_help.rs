@@ -8,11 +8,13 @@ use std::process::{Command, Stdio};
 
 use common::World;
 
-const COMMANDS: [&str; 43] = [
+const COMMANDS: [&str; 45] = [
     "run",
     "exec",
     "shell",
     "ps",
+    "logs",
+    "forward",
     "events",
     "create",
     "list",
@@ -75,6 +77,9 @@ fn help_of_every_command() {
     }
     for what in ["create", "list", "revoke"] {
         insta::assert_snapshot!(format!("help_token_{what}"), world.ok(&["token", what, "--help"]));
+    }
+    for what in ["check", "sweep"] {
+        insta::assert_snapshot!(format!("help_hosts_{what}"), world.ok(&["hosts", what, "--help"]));
     }
 }
 

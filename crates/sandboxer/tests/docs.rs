@@ -6,6 +6,7 @@
 //! - `# exit N` at its end is the exit code expected instead of 0;
 //! - what follows, up to the next command, is its output, stderr included; none means that it does not matter;
 //! - a block that starts with ```` ```console overlay ```` is left out where no overlay can be mounted;
+//! - one that starts with ```` ```console host ```` has another machine, `build-1`, that ssh reaches; it is left out where there can be none;
 //! - a block that starts with a language and the name of a file, such as ```` ```yaml config.yaml ````, is written to that file in the
 //!   user's configuration directory;
 //! - `[..]` stands for anything within a line, a line `...` for any number of lines.
@@ -14,10 +15,12 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::World;
+use sandboxer_testkit::host::RemoteHost;
 
 /// One command of a page.
 #[derive(Debug, Default, PartialEq)]
@@ -26,13 +29,13 @@ struct Step {
     command: String,
     exit: i32,
     output: Vec<String>,
-    /// Whether it shows what only overlays do.
-    overlay: bool,
+    /// What it shows more than files: nothing, `overlay` or `host`.
+    needs: String,
 }
 
 fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
-    let (mut inside, mut overlay) = (false, false);
+    let (mut inside, mut needs) = (false, "");
     let mut file: Option<Step> = None;
     for (index, line) in page.lines().enumerate() {
         match line.trim_end() {
@@ -42,12 +45,12 @@ fn steps(page: &str) -> Vec<Step> {
             }
             text if file.is_some() => file.iter_mut().for_each(|step| step.command += &format!("\n{text}")),
             start if is_file(start) => file = Some(file_step(index + 1, start)),
-            start @ ("```console" | "```console overlay") => {
-                (inside, overlay) = (true, start.ends_with("overlay"))
+            start @ ("```console" | "```console overlay" | "```console host") => {
+                (inside, needs) = (true, start.trim_start_matches("```console").trim_start())
             }
             "```" => inside = false,
             text if !inside => _ = text,
-            text => add_line(&mut steps, index + 1, text, overlay),
+            text => add_line(&mut steps, index + 1, text, needs),
         }
     }
     steps
@@ -67,13 +70,19 @@ fn file_step(line: usize, start: &str) -> Step {
     Step { line, command, ..Step::default() }
 }
 
-fn add_line(steps: &mut Vec<Step>, line: usize, text: &str, overlay: bool) {
+fn add_line(steps: &mut Vec<Step>, line: usize, text: &str, needs: &str) {
     if let Some(command) = text.strip_prefix("$ ") {
         let (command, exit) = match command.rsplit_once("# exit ") {
             Some((command, code)) => (command.trim_end(), code.trim().parse().unwrap()),
             None => (command, 0),
         };
-        steps.push(Step { line, command: command.to_owned(), exit, output: Vec::new(), overlay });
+        steps.push(Step {
+            line,
+            command: command.to_owned(),
+            exit,
+            output: Vec::new(),
+            needs: needs.to_owned(),
+        });
     } else if let (Some(more), Some(step)) =
         (text.strip_prefix("> "), steps.last_mut().filter(|s| s.output.is_empty()))
     {
@@ -114,9 +123,33 @@ fn run_page(page: &Path, overlays: bool) {
     let world = World::new();
     let mut directory = world.path("page");
     fs::create_dir(&directory).unwrap();
-    for step in steps(&fs::read_to_string(page).unwrap()).iter().filter(|step| overlays || !step.overlay) {
+    let mut steps = steps(&fs::read_to_string(page).unwrap());
+    let host = steps.iter().any(|step| step.needs == "host").then(|| another_machine(&world));
+    let host = host.transpose().unwrap_or_else(|reason| {
+        sandboxer_testkit::skip(&format!("what {} shows of other machines: {reason}", page.display()));
+        None
+    });
+    steps.retain(|step| match step.needs.as_str() {
+        "overlay" => overlays,
+        "host" => host.is_some(),
+        _ => true,
+    });
+    for step in &steps {
         directory = run_step(page, &world, &directory, step);
     }
+}
+
+/// A machine that `ssh build-1` reaches, for whoever finds our `ssh` first.
+fn another_machine(world: &World) -> Result<RemoteHost, String> {
+    let host = RemoteHost::start()?;
+    let config = world.path("ssh_config");
+    let known = fs::read_to_string(host.ssh_config()).unwrap();
+    fs::write(&config, known.replace(&format!("Host {}", host.name()), "Host build-1")).unwrap();
+    fs::create_dir(world.path("bin")).unwrap();
+    let ssh = world.path("bin/ssh");
+    fs::write(&ssh, format!("#!/bin/sh\nexec /usr/bin/ssh -F '{}' \"$@\"\n", config.display())).unwrap();
+    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
+    Ok(host)
 }
 
 /// Whether overlays can be mounted here, by any way.
@@ -132,7 +165,8 @@ fn run_step(page: &Path, world: &World, directory: &Path, step: &Step) -> PathBu
     let mut bash = Command::new("bash");
     world.furnish(&mut bash);
     let binaries = Path::new(common::SANDBOX).parent().unwrap();
-    let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
+    let own = world.path("bin");
+    let path = format!("{}:{}:{}", own.display(), binaries.display(), std::env::var("PATH").unwrap());
     let script =
         format!("exec 2>&1\n{}\ncode=$?\npwd > '{}'\nexit $code\n", step.command, ended_in.display());
     let output = bash.env("PATH", path).current_dir(directory).args(["-c", &script]).output().unwrap();
@@ -190,8 +224,8 @@ fn blocks_are_read_as_documented() {
     assert!(file[0].command.ends_with("\nkey: 1\nEND OF FILE"), "{file:?}");
     let page = "text\n```console\n$ one # exit 3\nout\n```\n```console overlay\n$ two\n> more\n```\n$ not this\n```sh\n$ nor this\n```\n";
     let expected = [
-        Step { line: 3, command: "one".into(), exit: 3, output: vec!["out".into()], overlay: false },
-        Step { line: 7, command: "two\nmore".into(), exit: 0, output: vec![], overlay: true },
+        Step { line: 3, command: "one".into(), exit: 3, output: vec!["out".into()], needs: String::new() },
+        Step { line: 7, command: "two\nmore".into(), exit: 0, output: vec![], needs: "overlay".into() },
     ];
     assert_eq!(steps(page), expected);
 }

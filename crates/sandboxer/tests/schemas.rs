@@ -131,6 +131,10 @@ fn every_shipped_file_keeps_to_its_schema() {
         let mut seen = 0;
         for entry in fs::read_dir(repository().join(directory)).unwrap() {
             let file = entry.unwrap().path();
+            // An entry may have a page beside it.
+            if file.extension().is_some_and(|extension| extension == "md") {
+                continue;
+            }
             let value: Value = serde_saphyr::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
             assert_eq!(faults_of(&schema, &value), Vec::<String>::new(), "{}", file.display());
             seen += 1;
