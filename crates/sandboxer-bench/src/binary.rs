@@ -9,17 +9,22 @@ use std::time::SystemTime;
 use crate::failure::{During, Failure, Result};
 
 /// What the binary is built from, below the workspace's root.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 16] = [
     "Cargo.lock",
     "crates/sandboxer",
+    "crates/sandboxer-compose",
     "crates/sandboxer-core",
     "crates/sandboxer-database",
     "crates/sandboxer-extensions",
     "crates/sandboxer-fs",
     "crates/sandboxer-git",
     "crates/sandboxer-keeper",
+    "crates/sandboxer-remote",
     "crates/sandboxer-sqlite",
     "crates/sandboxer-strategies",
+    "extensions",
+    "hosts",
+    "profiles",
     "resource-types",
 ];
 

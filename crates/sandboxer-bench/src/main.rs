@@ -5,6 +5,7 @@
 //! ([`report`]). Ratios decide, absolute figures are reported; a missed goal is marked and is not an error.
 
 mod binary;
+mod compose;
 mod db;
 mod environments;
 mod failure;
@@ -42,6 +43,7 @@ struct Arguments {
 /// One table each; further ones go here.
 #[derive(Subcommand)]
 enum Table {
+    Compose(compose::ComposeArguments),
     Db(db::DbArguments),
     Environments(environments::EnvironmentsArguments),
     Files(files::FilesArguments),
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
 fn measure_table(table: &Table) -> Result<bool> {
     let interrupt = Interrupt::listen()?;
     match table {
+        Table::Compose(arguments) => compose::measure(arguments, &interrupt),
         Table::Db(arguments) => db::measure(arguments, &interrupt),
         Table::Environments(arguments) => environments::measure(arguments, &interrupt),
         Table::Files(arguments) => files::measure(arguments, &interrupt),

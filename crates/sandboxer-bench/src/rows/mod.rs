@@ -4,6 +4,7 @@
 pub mod apply;
 pub mod checkpoints;
 pub mod commit;
+pub mod compose;
 pub mod create;
 pub mod db;
 pub mod diff;

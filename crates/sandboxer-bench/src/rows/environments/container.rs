@@ -97,8 +97,7 @@ fn extension(docker: &Docker, home: &TempDir) -> Result<Arc<dyn EnvironmentExten
         options: serde_json::from_value(options).during("describe", home.path())?,
         origin: "bench".to_owned(),
     };
-    let context =
-        ExtensionContext { home: home.path().to_path_buf(), program: None, cancel: CancelFlag::default() };
+    let context = ExtensionContext::quiet(home.path());
     factory()(&definition, &context).during("open", home.path())
 }
 
@@ -117,5 +116,7 @@ fn request() -> Provision {
         mounts: Vec::new(),
         options: BTreeMap::new(),
         labels: BTreeMap::new(),
+        records: std::path::PathBuf::new(),
+        kept: None,
     }
 }

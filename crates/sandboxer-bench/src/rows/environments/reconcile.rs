@@ -109,7 +109,7 @@ fn manager(home: &Path, found: Arc<Vec<Found>>) -> Result<SandboxManager> {
 }
 
 fn environments(home: &Path, found: Arc<Vec<Found>>, cancel: &CancelFlag) -> Environments {
-    let context = ExtensionContext { home: home.to_path_buf(), program: None, cancel: cancel.clone() };
+    let context = ExtensionContext { cancel: cancel.clone(), ..ExtensionContext::quiet(home) };
     let mut registry = ExtensionRegistry::new(context);
     registry.provide("container", Arc::new(move |_, _| Ok(Arc::new(Standing(found.clone())))));
     Environments::new(registry, Box::new(known))
