@@ -24,6 +24,7 @@ use crate::model::{Definition, Model};
 use crate::policy::{Allowance, Policy};
 use crate::read;
 
+pub use service::PROXIES;
 pub use stack::{Expected, Port, Sealed, Service, Stack};
 
 /// Whether what runs may reach a network.

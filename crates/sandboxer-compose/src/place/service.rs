@@ -13,7 +13,7 @@ use crate::read;
 use crate::shape::read_port;
 
 /// Variables that clients of engines hand to containers, with whatever login they hold.
-pub(super) const PROXIES: [&str; 10] = [
+pub const PROXIES: [&str; 10] = [
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "FTP_PROXY",

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use sandboxer_compose::PROXIES;
 use sandboxer_core::config::parse_size;
 use sandboxer_core::environment::{LOCAL_HOST, NetworkNeed, Provision, ResourceNeeds};
 use sandboxer_core::{Error, Result};
@@ -73,19 +74,6 @@ fn refuse_elsewhere(request: &Provision) -> Result<()> {
 }
 
 /// An engine passes on what its own program knows of proxies, passwords included.
-const PROXIES: [&str; 10] = [
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "FTP_PROXY",
-    "NO_PROXY",
-    "ALL_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "ftp_proxy",
-    "no_proxy",
-    "all_proxy",
-];
-
 fn without_proxies(kind: Kind) -> Vec<String> {
     match kind {
         Kind::Docker => PROXIES.iter().map(|name| format!("--env={name}=")).collect(),
