@@ -35,6 +35,7 @@ busybox:busybox-static:the image that containers are tried with
 ssh:openssh-client:everything on other machines
 sshd:openssh-server:everything on other machines
 ip:iproute2:networks of other machines
+socat:socat:networks of other machines
 iptables:iptables:engines on other machines
 docker-compose:docker-compose:stacks of services on other machines
 podman:podman:other machines whose engine is podman

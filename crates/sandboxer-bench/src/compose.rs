@@ -7,7 +7,7 @@ use crate::interrupt::Interrupt;
 use crate::options::{Options, beginning, is_wanted};
 use crate::rows::compose::{self, Scale};
 
-/// Stacks of services on a host over SSH, against docker-compose by hand; trees of files, against tar over ssh. Needs root, sshd, dockerd, docker-compose.
+/// Stacks of services on a host over SSH, against docker-compose by hand; trees of files, against tar over ssh. Needs root, sshd, socat, dockerd, docker-compose.
 #[derive(Args)]
 pub struct ComposeArguments {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! A host to reach by SSH: a server on loopback that is private to a test, with keys of its own.
+//! A host to reach by SSH: a server on loopback that is private to a test, with keys of its own. How many may come at once is as it is by default.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -137,7 +137,7 @@ fn start(home: &Path) -> Child {
 fn server_config(home: &Path, port: u16) -> String {
     let home = home.display();
     format!(
-        "Port {port}\nListenAddress 127.0.0.1\nHostKey {home}/host\nAuthorizedKeysFile {home}/authorized\nPidFile none\nStrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\nUsePAM no\nMaxStartups 100\nMaxSessions 100\n"
+        "Port {port}\nListenAddress 127.0.0.1\nHostKey {home}/host\nAuthorizedKeysFile {home}/authorized\nPidFile none\nStrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\nUsePAM no\n"
     )
 }
 

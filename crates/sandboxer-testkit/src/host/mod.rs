@@ -309,6 +309,7 @@ fn requirements(setup: &Setup) -> Result<PathBuf, String> {
         ("sshd", "openssh-server"),
         ("nsenter", "util-linux"),
         ("ip", "iproute2"),
+        ("socat", "socat"),
     ];
     for (name, package) in always.iter().chain(engine) {
         program(name, package)?;
