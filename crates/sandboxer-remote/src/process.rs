@@ -36,6 +36,8 @@ pub(crate) struct Outcome {
     pub status: ExitStatus,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
+    /// How long it took to say its first word; to end, where it said nothing.
+    pub first_word: Duration,
 }
 
 /// Runs `command` to its end. An error names it by `name`.
@@ -82,7 +84,9 @@ impl Group {
             Input::new(self.child.stdin.take().map(OwnedFd::from), bounds.input).map_err(&failed)?;
         let mut stdout = Output::new(self.child.stdout.take().map(OwnedFd::from), bounds.output);
         let mut stderr = Output::new(self.child.stderr.take().map(OwnedFd::from), COMPLAINTS);
-        let until = Instant::now() + bounds.deadline;
+        let begun = Instant::now();
+        let until = begun + bounds.deadline;
+        let mut first_word = None;
         let pidfd =
             pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).map_err(|e| failed(e.into()))?;
         while self.ended.is_none() || stdout.from.is_some() || stderr.from.is_some() {
@@ -92,12 +96,16 @@ impl Group {
                 return Err(failed(too_late(bounds.deadline)));
             }
             self.step(&mut input, &mut stdout, &mut stderr, &pidfd, left.min(LOOK)).map_err(&failed)?;
+            if !stdout.bytes.is_empty() {
+                first_word.get_or_insert_with(|| begun.elapsed());
+            }
             if stdout.lost > 0 {
                 return Err(failed(io::Error::other(format!("it says more than {} bytes", bounds.output))));
             }
         }
         let status = self.ended.ok_or_else(|| failed(io::ErrorKind::Interrupted.into()))?;
-        Ok(Outcome { status, stdout: stdout.bytes, stderr: stderr.bytes })
+        let first_word = first_word.unwrap_or_else(|| begun.elapsed());
+        Ok(Outcome { status, stdout: stdout.bytes, stderr: stderr.bytes, first_word })
     }
 
     /// Waits for the next thing to happen, and does it.

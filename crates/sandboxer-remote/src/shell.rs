@@ -33,7 +33,7 @@ pub struct Call<'a> {
 }
 
 /// What came of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// The script's exit code.
     pub code: i32,
@@ -41,6 +41,8 @@ pub struct Answer {
     pub stdout: Vec<u8>,
     /// The end of what it complained of.
     pub stderr: Vec<u8>,
+    /// How long its first word took: the way there, for a script that speaks at once.
+    pub first_word: Duration,
 }
 
 impl Answer {
@@ -61,8 +63,8 @@ pub trait Shell: Send + Sync {
     fn name(&self) -> &str;
 }
 
-/// What turns the end of a process into an error, where it is one.
-pub(crate) type Judge = Box<dyn FnOnce(ExitStatus, &[u8]) -> Result<()> + Send>;
+/// What tells the script's own answer from a connection that broke.
+pub(crate) type Judge = Box<dyn FnOnce(Answer) -> Result<Answer> + Send>;
 
 /// A script that runs. Dropped before its end, it is killed.
 #[must_use = "a script is only known to have worked when it is finished"]
@@ -71,19 +73,21 @@ pub struct Running {
     pub stdin: Option<ChildStdin>,
     /// What it says.
     pub stdout: Option<ChildStdout>,
+    name: String,
     group: Group,
     complaints: Option<JoinHandle<Vec<u8>>>,
     judge: Judge,
 }
 
 impl Running {
-    pub(crate) fn start(command: &mut Command, judge: Judge) -> Result<Self> {
+    /// `name` is that of the machine.
+    pub(crate) fn start(command: &mut Command, name: &str, judge: Judge) -> Result<Self> {
         let mut group =
             Group::spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()))?;
         let (stdin, stdout) = (group.child.stdin.take(), group.child.stdout.take());
         let stderr: Option<ChildStderr> = group.child.stderr.take();
         let complaints = stderr.map(|stderr| std::thread::spawn(move || end_of(stderr)));
-        Ok(Self { stdin, stdout, group, complaints, judge })
+        Ok(Self { stdin, stdout, name: name.to_owned(), group, complaints, judge })
     }
 
     /// Ends the input, hears the rest of the output without keeping it, and waits for the end. Whatever is not a success is an error with
@@ -98,7 +102,21 @@ impl Running {
     }
 
     /// The same; who takes longer than `patience` is killed.
-    pub(crate) fn finish_within(mut self, patience: Duration, cancel: Option<&CancelFlag>) -> Result<()> {
+    pub(crate) fn finish_within(self, patience: Duration, cancel: Option<&CancelFlag>) -> Result<()> {
+        let name = self.name.clone();
+        let answer = self.answer(patience, cancel)?;
+        if answer.code == 0 {
+            return Ok(());
+        }
+        Err(Error::io("run a command on", name, std::io::Error::other(answer.complaint())))
+    }
+
+    /// The same for who knows what another code than 0 means.
+    pub(crate) fn answer_unless(self, cancel: Option<&CancelFlag>) -> Result<Answer> {
+        self.answer(LAST_MOMENTS, cancel)
+    }
+
+    fn answer(mut self, patience: Duration, cancel: Option<&CancelFlag>) -> Result<Answer> {
         self.stdin = None;
         // A thread: the rest has no end where somebody there goes on talking, and then the process is killed.
         let rest = self.stdout.take().map(|mut stdout| {
@@ -110,7 +128,7 @@ impl Running {
         drop(rest);
         cancel.map_or(Ok(()), CancelFlag::check)?;
         match ended? {
-            Some(status) => (self.judge)(status, &said),
+            Some(status) => (self.judge)(Answer { code: code_of(status), stderr: said, ..Answer::default() }),
             None => Err(Error::refused(format!("the script did not end in {} s", patience.as_secs()))),
         }
     }
@@ -145,8 +163,7 @@ impl Shell for Here {
     }
 
     fn start(&self, script: &str, arguments: &[&OsStr]) -> Result<Running> {
-        let judge = |status: ExitStatus, said: &[u8]| failed_unless_success(status, "this machine", said);
-        Running::start(&mut Self::command(script, arguments), Box::new(judge))
+        Running::start(&mut Self::command(script, arguments), self.name(), Box::new(Ok))
     }
 
     fn name(&self) -> &str {
@@ -162,7 +179,8 @@ impl Call<'_> {
 
 impl Outcome {
     pub(crate) fn into_answer(self) -> Answer {
-        Answer { code: code_of(self.status), stdout: self.stdout, stderr: self.stderr }
+        let Self { status, stdout, stderr, first_word } = self;
+        Answer { code: code_of(status), stdout, stderr, first_word }
     }
 }
 
@@ -170,14 +188,6 @@ impl Outcome {
 pub(crate) fn code_of(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
-}
-
-pub(crate) fn failed_unless_success(status: ExitStatus, name: &str, said: &[u8]) -> Result<()> {
-    if status.success() {
-        return Ok(());
-    }
-    let answer = Answer { code: code_of(status), stdout: Vec::new(), stderr: said.to_vec() };
-    Err(Error::io("run a command on", name, std::io::Error::other(answer.complaint())))
 }
 
 #[cfg(test)]

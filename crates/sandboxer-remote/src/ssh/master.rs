@@ -39,10 +39,14 @@ pub(super) fn ensure(address: &Address, options: &Options) -> Result<()> {
     start(address, options, deadline)
 }
 
-/// Ends it, if it is there.
+/// Ends it, if it is there. It says yes before it goes: whoever connects next must not find what is left of it.
 pub(super) fn end(address: &Address, options: &Options) {
-    if options.has_socket() {
-        order(address, options, "exit");
+    if !options.has_socket() || !order(address, options, "exit") {
+        return;
+    }
+    let until = Instant::now() + CHECK;
+    while options.has_socket() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

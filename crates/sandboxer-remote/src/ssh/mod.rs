@@ -12,7 +12,7 @@ mod trouble;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus};
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use sandboxer_core::Result;
 use crate::address::Address;
 use crate::process;
 use crate::quote;
-use crate::shell::{Answer, Call, Running, Shell, code_of, failed_unless_success};
+use crate::shell::{Answer, Call, Running, Shell};
 use options::Options;
 pub use trouble::{Fault, Trouble, trouble};
 
@@ -97,11 +97,8 @@ impl Ssh {
     pub fn start(&self, script: &str, arguments: &[&OsStr]) -> Result<Running> {
         self.make_sure()?;
         let ssh = self.clone();
-        let judge = move |status: ExitStatus, said: &[u8]| {
-            ssh.judged(Answer { code: code_of(status), stdout: Vec::new(), stderr: said.to_vec() })?;
-            failed_unless_success(status, &ssh.name, said)
-        };
-        Running::start(&mut self.command(script, arguments)?, Box::new(judge))
+        let judge = move |answer: Answer| ssh.judged(answer);
+        Running::start(&mut self.command(script, arguments)?, &self.name, Box::new(judge))
     }
 
     /// The arguments, `ssh` first, of a process that runs these words there, each of them quoted for the shell of the host. With a terminal it

@@ -151,6 +151,37 @@ fn streams_go_both_ways() {
     ssh.disconnect();
 }
 
+/// A server takes ten at once over one connection, unless it is told otherwise.
+#[test]
+fn more_calls_at_once_than_a_connection_takes_all_get_through() {
+    let Some(sshd) = Sshd::start() else { return };
+    let ssh = ssh(&sshd);
+    ssh.connect().unwrap();
+    let one = |at: usize| {
+        let script = format!("sleep 1; echo {at} $SSH_CONNECTION");
+        String::from_utf8(ssh.run(&call(&script)).unwrap().stdout).unwrap()
+    };
+    let said: Vec<String> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..16).map(|at| scope.spawn(move || one(at))).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert!(said.iter().enumerate().all(|(at, said)| said.starts_with(&format!("{at} "))), "{said:?}");
+    let ways: std::collections::BTreeSet<_> =
+        said.iter().filter_map(|said| said.split_once(' ')).map(|(_, way)| way).collect();
+    assert!(ways.len() > 1, "the server takes sixteen at once: nothing was tried");
+    ssh.disconnect();
+}
+
+/// By it is known how long the way to a host is.
+#[test]
+fn the_first_word_is_timed_and_not_the_rest() {
+    let begun = Instant::now();
+    let said = crate::shell::Here.run(&call("echo first; sleep 3; echo last")).unwrap();
+    assert!(said.first_word + Duration::from_secs(1) < begun.elapsed(), "{said:?}");
+    let silent = crate::shell::Here.run(&call("sleep 0.2")).unwrap();
+    assert!(silent.first_word >= Duration::from_millis(200), "{silent:?}");
+}
+
 #[test]
 fn lines_run_words_and_have_a_terminal_where_one_is_asked_for() {
     let Some(sshd) = Sshd::start() else { return };

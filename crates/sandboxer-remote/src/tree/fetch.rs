@@ -10,9 +10,11 @@ use sandboxer_core::{Error, Result};
 use sandboxer_fs::copy;
 
 use super::check::{self, Meeting};
+use super::cut::Cut;
 use super::entry::{Entry, Kind, Name, order, shown};
 use super::place::Place;
 use super::record::{self, Known, Record};
+use super::room::Reserve;
 use super::stream::Patient;
 use super::told::{There, Told, look_at_both, names};
 use super::write::{Writer, remove_leftovers};
@@ -23,40 +25,40 @@ const BUFFER: usize = 256 << 10;
 /// How long whoever sent nonsense may take to say why.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-pub(super) fn fetch(mirror: &Mirror<'_>) -> Result<Moved> {
+/// `reserve` tells how much of the disk stays free.
+pub(super) fn fetch(mirror: &Mirror<'_>, reserve: Reserve) -> Result<Moved> {
     let place = Place::open(mirror.local)?;
     let there = There::new(mirror, &place)?;
     let mut record = Record::load(mirror.record)?;
     let generation = new_generation()?;
-    let (here, told) = look_at_both(&place, &there, scripts::COMPARE, &generation, &mut record)?;
+    let (here, mut told) = look_at_both(&place, &there, scripts::COMPARE, &generation, &mut record)?;
     let base = known_base(mirror, record, &told, &here.entries)?;
     remove_leftovers(&place, &here.leftovers)?;
+    let cut = Cut::load(mirror.record, &told, &here.entries)?;
+    cut.tell(&mut told, &base, &here.entries);
     if told.base.is_some() && told.present.is_empty() && told.gone.is_empty() {
+        cut.forget(mirror.record)?;
         return Ok(Moved::default());
     }
     check_single(&there, &told)?;
-    let mut ours = record::being_fetched(mirror.record)?;
-    let meeting = Meeting::new(&here.entries, &base, &told, place.single.is_some(), &ours);
+    let meeting = Meeting::new(&here.entries, &base, &told, place.single.is_some(), &cut.names);
     let conflicts = meeting.conflicts();
     if !conflicts.is_empty() {
         return Err(check::error(&conflicts, mirror.shell.name()));
     }
     drop(meeting);
-    ours.extend(told.present.keys().chain(&told.gone).cloned());
-    record::begin_fetching(mirror.record, ours.iter())?;
-    let meeting = Meeting::new(&here.entries, &base, &told, place.single.is_some(), &ours);
+    let ours = cut.and(told.present.keys().chain(&told.gone), Known::new());
+    ours.note(mirror.record)?;
+    let meeting = Meeting::new(&here.entries, &base, &told, place.single.is_some(), &ours.names);
     let fetching = Fetching { mirror, there: &there, meeting: &meeting, here: &here.entries };
-    let mut writer = Writer::new(mirror, &place, &meeting);
-    let moved = match fetching.carry(&mut writer) {
-        Ok(moved) => moved,
-        Err(error) => return Err(fetching.remember_part(&writer, error)),
-    };
-    let list = fetching.list(&writer)?;
-    flush(&place)?;
-    record::prepare(mirror.record, &generation, list.values())?;
-    there.call(scripts::ACCEPT, &[&generation], &[])?;
-    record::publish(mirror.record)?;
-    Ok(moved)
+    let mut writer = Writer::new(mirror, &place, &meeting, reserve);
+    let carried = fetching.carry(&mut writer);
+    let done = carried.and_then(|moved| fetching.remember(&writer, &generation).map(|()| moved));
+    if done.is_err() {
+        // Where this fails too, the first error says more.
+        let _ = cut.and(fetching.touched(&writer), fetching.came(&writer)).note(mirror.record);
+    }
+    done
 }
 
 /// What both sides were when they were equal. Where nobody knows, only an empty tree has nothing to lose.
@@ -161,6 +163,7 @@ impl Fetching<'_> {
     fn write(&self, writer: &mut Writer<'_>, wanted: &[&Entry]) -> Result<()> {
         for entry in wanted {
             self.mirror.cancel.check()?;
+            writer.expect_room(0)?;
             match entry.kind {
                 Kind::Directory => writer.directory(entry)?,
                 Kind::Link => writer.link(entry)?,
@@ -190,7 +193,7 @@ impl Fetching<'_> {
             let patience = if read.is_ok() { LAST_MOMENTS } else { LAST_WORDS };
             let judged = running.finish_within(patience, Some(self.mirror.cancel));
             let _ = asking.join();
-            self.came(read, judged)
+            self.judge(read, judged)
         })
     }
 
@@ -209,7 +212,7 @@ impl Fetching<'_> {
     }
 
     /// Where a stream ends too early, or has not all, the host's last words say why.
-    fn came(&self, read: Result<Option<Name>>, judged: Result<()>) -> Result<()> {
+    fn judge(&self, read: Result<Option<Name>>, judged: Result<()>) -> Result<()> {
         let host = self.mirror.shell.name();
         let missing = |path: Name| Error::refused(format!("{host} did not send {}", shown(&path)));
         match read {
@@ -222,21 +225,30 @@ impl Fetching<'_> {
         }
     }
 
-    /// Notes what had been written when it was cut, or the next fetch would take it for somebody's work here. The host's list stays, and so
-    /// does its word.
-    fn remember_part(&self, writer: &Writer<'_>, error: Error) -> Error {
-        let Some(generation) = &self.meeting.told.base else { return error };
-        let mut list = self.meeting.base.clone();
-        for path in writer.written.keys() {
-            if let Ok(Some(entry)) = writer.settled(path) {
-                list.insert(path.clone(), entry);
-            }
-        }
-        // Where this fails too, the first error says more.
-        let _ = flush(writer.place)
-            .and_then(|()| record::prepare(self.mirror.record, generation, list.values()))
-            .and_then(|()| record::publish(self.mirror.record));
-        error
+    /// Both sides are equal, and both note it.
+    fn remember(&self, writer: &Writer<'_>, generation: &str) -> Result<()> {
+        let list = self.list(writer)?;
+        flush(writer.place)?;
+        record::prepare(self.mirror.record, generation, list.values())?;
+        self.there.call(scripts::ACCEPT, &[generation], &[])?;
+        record::publish(self.mirror.record)
+    }
+
+    /// What may not be here as it was before. What was not reached yet is whosever it was.
+    fn touched<'b>(&'b self, writer: &'b Writer<'_>) -> impl Iterator<Item = &'b Name> {
+        let told = self.meeting.told;
+        told.present.keys().chain(&told.gone).filter(|path| {
+            let is_dressed = self.meeting.wanted(path).is_some_and(|wanted| wanted.kind == Kind::Directory);
+            let may_be_gone = self.meeting.here.get(path.as_slice()).is_some_and(|here| self.goes(here));
+            is_dressed || may_be_gone || writer.written.contains_key(*path)
+        })
+    }
+
+    /// What has come, as it is now. A directory is nobody's work.
+    fn came(&self, writer: &Writer<'_>) -> Known {
+        let entries = writer.written.keys().filter_map(|path| writer.settled(path).ok().flatten());
+        let entries = entries.filter(|entry| entry.kind != Kind::Directory);
+        entries.map(|entry| (entry.path.clone(), entry)).collect()
     }
 
     /// Our list: as it was, but for what came and what went.

@@ -6,12 +6,14 @@
 
 mod archive;
 mod check;
+mod cut;
 mod entry;
 mod fetch;
 mod place;
 mod plan;
 mod pour;
 mod record;
+mod room;
 mod scripts;
 mod send;
 mod sparse;
@@ -70,7 +72,7 @@ impl Mirror<'_> {
 
     /// Makes here what was changed there since both were equal. One that was cut is completed by the next.
     pub fn fetch(&self) -> Result<Moved> {
-        fetch::fetch(self)
+        fetch::fetch(self, room::usual)
     }
 }
 

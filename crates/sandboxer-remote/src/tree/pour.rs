@@ -38,6 +38,16 @@ pub(super) struct Pour<'a> {
     bytes: u64,
 }
 
+/// What was written.
+pub(super) struct Poured<W> {
+    /// Where: whoever reads there hears the end when this is dropped.
+    pub out: W,
+    /// How many bytes of content.
+    pub bytes: u64,
+    /// Entries that changed meanwhile.
+    pub unsettled: Vec<usize>,
+}
+
 /// A file that is open, as it is now.
 struct Opened {
     file: File,
@@ -51,14 +61,8 @@ impl<'a> Pour<'a> {
         Self { place, mirror, dir: None, first, unsettled, buffer, bytes: 0 }
     }
 
-    /// Writes all that goes. Returns how many bytes of content that was, and which entries changed meanwhile.
-    pub fn all<W: Write>(
-        mut self,
-        out: W,
-        entries: &[Entry],
-        goes: &[bool],
-        end: impl FnOnce(W) -> io::Result<()>,
-    ) -> Result<(u64, Vec<usize>)> {
+    /// Writes all that goes, and hands back where it went.
+    pub fn all<W: Write>(mut self, out: W, entries: &[Entry], goes: &[bool]) -> Result<Poured<W>> {
         let mut out = BufWriter::with_capacity(BUFFER, out);
         let mut told = (0, 0);
         for (at, entry) in entries.iter().enumerate().filter(|(at, _)| goes[*at]) {
@@ -71,10 +75,19 @@ impl<'a> Pour<'a> {
             }
         }
         self.mirror.progress.advance(told.0 % NOTICEABLE, self.bytes - told.1);
-        let written =
-            archive::end(&mut out).and_then(|()| out.into_inner().map_err(|e| e.into_error())).and_then(end);
-        written.map_err(|e| self.failed(e))?;
-        Ok((self.bytes, self.unsettled))
+        self.last(&mut out, entries)?;
+        let written = archive::end(&mut out).and_then(|()| out.into_inner().map_err(|e| e.into_error()));
+        let out = written.map_err(|e| self.failed(e))?;
+        Ok(Poured { out, bytes: self.bytes, unsettled: self.unsettled })
+    }
+
+    /// The root once more, under a name that nothing else has: whoever has it has all. A single file has nothing of ours above it but its directory.
+    fn last(&self, out: &mut impl Write, entries: &[Entry]) -> Result<()> {
+        let Some(first) = entries.first() else { return Ok(()) };
+        let mode = if first.path.is_empty() { first.mode } else { 0o700 };
+        let root =
+            Entry { path: b".".to_vec(), kind: Kind::Directory, mode, target: Vec::new(), ..first.clone() };
+        archive::header(out, &root, &Member::default()).map_err(|e| self.failed(e))
     }
 
     fn one(&mut self, out: &mut impl Write, at: usize, entry: &Entry) -> Result<()> {

@@ -45,6 +45,11 @@ impl Record {
         Ok(Self { path: path.to_path_buf(), candidates })
     }
 
+    /// Whether nothing was ever sent, as far as is known here.
+    pub fn is_empty(&self) -> bool {
+        self.candidates.is_empty()
+    }
+
     /// The words of them.
     pub fn generations(&self) -> String {
         let words: Vec<&str> =
@@ -107,6 +112,11 @@ pub(super) fn prepare<'a>(
 /// It is the last one now.
 pub(super) fn publish(path: &Path) -> Result<()> {
     std::fs::rename(next(path), path).map_err(|e| Error::io("rename into place", path, e))?;
+    forget_fetching(path)
+}
+
+/// Both sides are equal: what a fetch that was cut has done is of no account any more.
+pub(super) fn forget_fetching(path: &Path) -> Result<()> {
     match std::fs::remove_file(beside(path, ".fetching")) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", path, e)),
         _ => Ok(()),

@@ -80,26 +80,26 @@ comm -z -13 "$old" "$3/new"; printf '\0'; comm -z -23 "$old" "$3/new"; printf '\
 /// For a fetch: the tree has to be there. What was written just before is not taken for what is being written.
 pub(super) const COMPARE: &str = concat!(enter!(), tell!(), list!(), "sleep 0.06\n", compare!());
 
-/// For a send: what is missing is made.
-pub(super) const COMPARE_OR_MAKE: &str = concat!(
-    r#"set -eu; umask 077
+/// Refuses where what is about to be made is a link.
+macro_rules! no_links {
+    () => {
+        r#"set -eu; umask 077
 if [ -L "$1" ] || [ -L "$3" ]; then echo "$1 or $3 is a symbolic link" >&2; exit 3; fi
-mkdir -p "$1" "$3"
-"#,
-    enter!(),
-    tell!(),
-    list!(),
-    compare!()
-);
+"#
+    };
+}
 
-/// Sends: from here on to its end, what is there is neither the old nor the new. What comes in first is directories to be given access to
+/// For a send: what is missing is made.
+pub(super) const COMPARE_OR_MAKE: &str =
+    concat!(no_links!(), "mkdir -p \"$1\" \"$3\"\n", enter!(), tell!(), list!(), compare!());
+
+/// Takes what is sent: from here on to its end, what is there is neither the old nor the new. What comes in first is directories to be given access to
 /// (`$6` bytes), what is to be removed (`$7`), and what is going to be written (up to `$5`). Where that is little, notes which records of
-/// `$3/new` will not be true any more; where they are not what was listed, everything is listed again in the end. Then comes a tar stream.
-pub(super) const EXTRACT: &str = concat!(
-    enter!(),
-    tell!(),
-    take!(),
-    r#": > "$3/sending"
+/// `$3/new` will not be true any more; where they are not what was listed, everything is listed again in the end. Then comes a tar stream, `$8`. One that was cut
+/// between two members is whole to `tar`: so the last member is one that nothing else is called like.
+macro_rules! extract {
+    () => {
+        r#": > "$3/sending"
 rm -f "$3/drop"
 head -c "$6" "$3/names" > "$3/closed"
 tail -c "+$(($6+1))" "$3/names" | head -c "$7" > "$3/gone"
@@ -117,28 +117,52 @@ xargs -0 -r sh -c 'find -P "$@" -type d -exec chmod u+rwx {} + 2> /dev/null' sh 
 xargs -0 -r rm -rf -- < "$3/gone"
 }
 rm -f "$3/closed" "$3/gone" "$3/names" "$3/raw"
-take() { tar -x -p --no-same-owner --delay-directory-restore --xattrs --xattrs-include='user.*' --warning=no-timestamp -f -; }
+take() { tar -x -v -p --no-same-owner --delay-directory-restore --xattrs --xattrs-include='user.*' --warning=no-timestamp -f - > "$3/told"; }
 c=0
-if [ "$4" = gzip ]; then gzip -dc | take || c=$?; else take || c=$?; fi
-if [ "$c" -ne 0 ]; then df -P -k . | tail -n 1 | { read -r f1 f2 f3 free rest; [ "$free" -gt 64 ] || echo "No space left on the disk of the host" >&2; }; fi
-exit "$c""#
-);
+if [ "$8" = gzip ]; then gzip -dc | take "$@" || c=$?; else take "$@" || c=$?; fi
+if [ "$c" -ne 0 ]; then
+df -P -k . | tail -n 1 | { read -r f1 f2 f3 free rest; [ "$free" -gt 64 ] || echo "No space left on the disk of the host" >&2; }
+exit "$c"
+fi
+case $(tail -n 1 "$3/told") in ./. | ././) ;; *) echo "the connection was cut" >&2; exit 4 ;; esac
+"#
+    };
+}
 
 /// Both sides are equal: lists the tree as it is, or what of it was written, and puts the list in place. The pause is for what was written in
 /// the last instant. Pages that somebody has mapped were made clean by the comparison, and nobody writes to them since.
-pub(super) const COMMIT: &str = concat!(
-    enter!(),
-    tell!(),
-    list!(),
-    r#"sleep 0.06; clean=yes
+macro_rules! commit {
+    () => {
+        r#"sleep 0.06; clean=yes
 if [ -f "$3/drop" ] && now && tell "$3/goes" '-maxdepth 0' > "$3/raw"; then
 sort -z -T "$3" "$3/raw" > "$3/after"
 comm -z -23 "$3/new" "$3/drop" | sort -z -m -T "$3" - "$3/after" > "$3/raw"
 mv -f "$3/raw" "$3/new"
 else look "$@"; fi
-rm -f "$3/drop" "$3/goes" "$3/after" "$3/raw"
+rm -f "$3/drop" "$3/goes" "$3/after" "$3/raw" "$3/told"
 mv -f "$3/new" "$3/list"; rm -f "$3/sending""#
+    };
+}
+
+/// Takes what is sent after a comparison.
+pub(super) const TAKE: &str = concat!(enter!(), tell!(), list!(), take!(), extract!(), commit!());
+
+/// Takes what is sent to where nothing is; ends with [`SOMETHING_THERE`] where that is not so, and has changed nothing then.
+pub(super) const TAKE_FIRST: &str = concat!(
+    no_links!(),
+    r#"if [ -e "$1/$2" ] || [ -L "$1/$2" ]; then exit 6; fi
+mkdir -p "$1" "$3"
+"#,
+    enter!(),
+    tell!(),
+    list!(),
+    take!(),
+    extract!(),
+    commit!()
 );
+
+/// How [`TAKE_FIRST`] says so.
+pub(super) const SOMETHING_THERE: i32 = 6;
 
 /// The same with the list that was compared last.
 pub(super) const ACCEPT: &str = r##"set -eu

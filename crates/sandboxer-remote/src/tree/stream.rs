@@ -9,9 +9,22 @@ use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::{Error, Result};
 
 use crate::process::{LOOK, never_wait, wait_for};
+use crate::shell::Running;
 
 /// A larger pipe lets both ends work at once. Where that is not allowed, the usual one does too.
 const PIPE: usize = 1 << 20;
+
+impl Running {
+    /// What it says, for somebody who may ask to stop before it has said it; nothing where somebody has that already.
+    pub fn output<'a>(&mut self, cancel: &'a CancelFlag) -> Option<impl Read + use<'a>> {
+        self.stdout.take().map(|pipe| Patient::reader(pipe, cancel))
+    }
+
+    /// What it reads, for somebody who may ask to stop before it has read it. Dropping it ends the input.
+    pub fn input<'a>(&mut self, cancel: &'a CancelFlag) -> Result<Option<impl Write + use<'a>>> {
+        self.stdin.take().map(|pipe| Patient::writer(pipe, cancel)).transpose()
+    }
+}
 
 /// A pipe that is waited for in short steps.
 pub(super) struct Patient<'a, P> {
@@ -69,5 +82,31 @@ impl<P: AsFd> Read for Patient<'_, P> {
                 other => return Ok(other?),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::time::Duration;
+
+    use super::*;
+    use crate::shell::{Here, Shell};
+
+    #[test]
+    fn who_asks_to_stop_does_not_wait_for_a_pipe() {
+        let (cancel, later) = (CancelFlag::default(), CancelFlag::default());
+        let mut running = Here.start("sleep 1000", &[]).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(100));
+                cancel.cancel();
+            });
+            let mut from = running.output(&cancel).unwrap();
+            assert_eq!(from.read(&mut [0; 9]).unwrap_err().to_string(), "stopped");
+            let mut to = running.input(&cancel).unwrap().unwrap();
+            assert_eq!(to.write_all(&vec![0; 4 << 20]).unwrap_err().to_string(), "stopped");
+        });
+        assert!(running.output(&later).is_none() && running.input(&later).unwrap().is_none());
     }
 }

@@ -14,6 +14,7 @@ use super::Mirror;
 use super::check::Meeting;
 use super::entry::{Entry, Kind, Name, TEMPORARY, UNKNOWN, inside, order, parent, plain_mode, shown};
 use super::place::Place;
+use super::room::{self, Reserve};
 use super::unpack::{Member, Unpack};
 
 const BUFFER: usize = 128 << 10;
@@ -31,13 +32,19 @@ pub(super) struct Writer<'a> {
     pub written: HashMap<Name, i64>,
     pub bytes: u64,
     pub refused: Vec<String>,
+    reserve: Reserve,
     buffer: Vec<u8>,
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(mirror: &'a Mirror<'a>, place: &'a Place, meeting: &'a Meeting<'a>) -> Self {
+    pub fn new(mirror: &'a Mirror<'a>, place: &'a Place, meeting: &'a Meeting<'a>, reserve: Reserve) -> Self {
         let (written, refused) = (HashMap::new(), Vec::new());
-        Self { mirror, place, meeting, written, bytes: 0, refused, buffer: vec![0; BUFFER] }
+        Self { mirror, place, meeting, written, bytes: 0, refused, reserve, buffer: vec![0; BUFFER] }
+    }
+
+    /// So many bytes more have to have room.
+    pub fn expect_room(&self, bytes: u64) -> Result<()> {
+        room::expect(self.mirror, self.place, self.meeting, self.reserve, bytes)
     }
 
     /// Gives us access to directories here that something is written to or removed from. [`Writer::dress`] takes it back.
@@ -131,6 +138,7 @@ impl<'a> Writer<'a> {
 
     fn file(&mut self, path: &[u8], member: &Member, unpack: &mut Unpack<impl Read>) -> Result<()> {
         let Some((dir, name)) = self.place.dir_of(path)? else { return Ok(()) };
+        self.expect_room(member.pieces.iter().fold(0, |sum, piece| sum.saturating_add(piece.size)))?;
         let temporary = temporary_name()?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let file = File::from(dir.open(&temporary, flags, 0o600, "create")?);

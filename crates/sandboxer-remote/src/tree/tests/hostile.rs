@@ -22,7 +22,7 @@ impl Shell for Liar {
     fn run(&self, call: &Call<'_>) -> Result<Answer> {
         match &self.tells {
             Some(told) if call.script == scripts::COMPARE => {
-                Ok(Answer { code: 0, stdout: told.clone(), stderr: Vec::new() })
+                Ok(Answer { stdout: told.clone(), ..Answer::default() })
             }
             _ => Here.run(call),
         }
@@ -186,4 +186,45 @@ fn a_link_that_was_told_is_written_as_a_link_and_never_followed() {
     let liar = Liar { stream: world.temp.path().join("stream"), tells: Some(told.into_bytes()) };
     world.with(&liar, |m| m.fetch()).unwrap_err();
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+/// Tells of a file and sends the beginning of it.
+fn huge(bytes: u64) -> (World, Result<crate::tree::Moved>) {
+    let world = World::new();
+    world.send().unwrap();
+    for (name, length) in [("db/huge", bytes), ("b", 3), ("c", 2), ("d", 1)] {
+        fs::create_dir_all(world.there("db")).unwrap();
+        fs::File::create(world.there(name)).unwrap().set_len(length).unwrap();
+    }
+    let mut stream = Vec::new();
+    let long = Entry { size: bytes, ..entry(b"db/huge", 0) };
+    archive::header(&mut stream, &long, &Member::default()).unwrap();
+    stream.extend_from_slice(b"only this");
+    fs::write(world.temp.path().join("stream"), stream).unwrap();
+    let liar = Liar { stream: world.temp.path().join("stream"), tells: None };
+    let result = world.with(&liar, |m| m.fetch());
+    (world, result)
+}
+
+#[test]
+fn what_has_no_room_here_is_not_begun_and_the_largest_are_named() {
+    let (world, result) = huge(1 << 43);
+    let Err(sandboxer_core::Error::Refused { reason, hint }) = result else { panic!("{result:?}") };
+    assert!(reason.contains("the lying host") && reason.contains("needs 8192 GiB"), "{reason}");
+    assert!(reason.ends_with("the largest are db/huge (8192 GiB), b (3 bytes), c (2 bytes)"), "{reason}");
+    assert!(hint.unwrap().contains("remove them on the lying host"));
+    assert_eq!(fs::read_dir(world.here("db")).unwrap().count(), 0);
+    // What is mostly holes has room.
+    world.fetch().unwrap();
+    assert_eq!(fs::metadata(world.here("db/huge")).unwrap().len(), 1 << 43);
+}
+
+#[test]
+fn what_stays_free_stays_free_however_little_comes() {
+    let world = World::new();
+    world.send().unwrap();
+    fs::create_dir(world.there("dir")).unwrap();
+    let error = world.with(&Here, |m| crate::tree::fetch::fetch(m, |_| u64::MAX)).unwrap_err();
+    assert!(error.to_string().contains("no room"), "{}", said(&error));
+    assert!(!world.here("dir").exists());
 }

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+mod cut;
 mod fetching;
 mod hostile;
 mod properties;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use sandboxer_testkit::manifest::{Facets, Manifest, set_mtime};
 
-use super::world::{Cutting, World};
+use super::world::{CutBack, Cutting, World};
 use crate::tree::Moved;
 
 const NAMES: [&[u8]; 6] = [b"a", b"-rf", b"new\nline", b"it's \"$x\" \\", b"\xff\xfe", b"b"];
@@ -94,6 +94,7 @@ enum Step {
     Fetch(Vec<Edit>),
     Both(Vec<Edit>, Vec<Edit>),
     Cut(Vec<Edit>, u64),
+    CutBack(Vec<Edit>, u64, Vec<Edit>),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -103,6 +104,7 @@ fn step() -> impl Strategy<Value = Step> {
         edits().prop_map(Step::Fetch),
         (edits(), edits()).prop_map(|(here, there)| Step::Both(here, there)),
         (edits(), 0_u64..8_000).prop_map(|(here, after)| Step::Cut(here, after)),
+        (edits(), 0_u64..8_000, edits()).prop_map(|(there, after, later)| Step::CutBack(there, after, later)),
     ]
 }
 
@@ -135,6 +137,12 @@ fn take(world: &World, step: &Step) {
             edit_all(&here, ours);
             let _ = world.with(&Cutting(*after), |m| m.send());
             world.send().unwrap();
+        }
+        Step::CutBack(theirs, after, later) => {
+            edit_all(&there, theirs);
+            let _ = world.with(&CutBack(*after), |m| m.fetch());
+            edit_all(&there, later);
+            world.fetch().unwrap();
         }
     }
     world.assert_equal(&format!("{step:?}"));

@@ -58,7 +58,7 @@ fn what_is_written_through_a_mapping_comes_each_time() {
 }
 
 /// Runs a line there, as a service might.
-fn run(world: &World, line: &str) {
+pub(super) fn run(world: &World, line: &str) {
     let status = Command::new("sh").args(["-c", line]).current_dir(world.there("")).status().unwrap();
     assert!(status.success(), "{line}");
 }
@@ -248,7 +248,7 @@ fn what_came_is_on_the_disk_before_either_side_remembers_it() {
 }
 
 /// Does not answer when the host is to remember.
-struct Forgetful;
+pub(super) struct Forgetful;
 
 impl Shell for Forgetful {
     fn run(&self, call: &Call<'_>) -> Result<Answer> {
@@ -285,4 +285,20 @@ fn what_a_cut_fetch_has_written_is_nobody_elses_work() {
     fs::write(world.here("stays"), "by hand").unwrap();
     fs::write(world.there("stays"), "by a service").unwrap();
     assert!(world.fetch().unwrap_err().to_string().contains("stays"), "others' work is");
+}
+
+#[test]
+fn what_was_fetched_in_part_is_forgotten_once_both_sides_are_equal_by_a_send() {
+    let world = World::new();
+    fs::write(world.here("stays"), "old").unwrap();
+    world.send().unwrap();
+    fs::write(world.there("new"), "one").unwrap();
+    world.with(&Forgetful, |m| m.fetch()).unwrap_err();
+    // Both take it back by themselves: there is nothing to send.
+    fs::remove_file(world.there("new")).unwrap();
+    fs::remove_file(world.here("new")).unwrap();
+    assert_eq!(world.send().unwrap().entries, 0);
+    fs::write(world.here("new"), "made here, later").unwrap();
+    world.fetch().unwrap();
+    assert_eq!(fs::read(world.here("new")).unwrap(), b"made here, later");
 }

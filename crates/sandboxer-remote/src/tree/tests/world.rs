@@ -10,7 +10,7 @@ use sandboxer_testkit::manifest::{Facets, Manifest};
 use tempfile::TempDir;
 
 use crate::shell::{Answer, Call, Here, Running, Shell};
-use crate::tree::{Mirror, Moved};
+use crate::tree::{Mirror, Moved, scripts};
 
 pub struct World {
     pub temp: TempDir,
@@ -98,6 +98,30 @@ impl Shell for Cutting {
 
     fn name(&self) -> &str {
         "the cutting host"
+    }
+}
+
+/// A shell that cuts a stream from the host after so many bytes, and is gone when the host is to remember.
+pub struct CutBack(pub u64);
+
+impl Shell for CutBack {
+    fn run(&self, call: &Call<'_>) -> Result<Answer> {
+        match call.script == scripts::ACCEPT {
+            true => Err(Error::refused("the connection was cut")),
+            false => Here.run(call),
+        }
+    }
+
+    fn start(&self, script: &str, arguments: &[&OsStr]) -> Result<Running> {
+        let count = self.0.to_string();
+        let mut all = vec![OsStr::new(&count), OsStr::new(script)];
+        all.extend(arguments);
+        let cut = r#"n=$1 s=$2; shift 2; sh -c "$s" sh "$@" | head -c "$n"; echo cut >&2; exit 1"#;
+        Here.start(cut, &all)
+    }
+
+    fn name(&self) -> &str {
+        "the host that is cut off"
     }
 }
 
