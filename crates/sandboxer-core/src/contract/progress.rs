@@ -13,6 +13,8 @@ pub trait Progress: Send + Sync {
     fn advance(&self, _entries: u64, _bytes: u64) {}
     /// The present step is over.
     fn end(&self) {}
+    /// This was left out of what was done, or is not as it was: each in a line of its own, for people.
+    fn left_out(&self, _what: &[String]) {}
 }
 
 /// Tells nobody.
@@ -75,5 +77,6 @@ mod tests {
         listener.begin("copy", Some(3));
         listener.advance(1, 4096);
         listener.end();
+        listener.left_out(&["a device".to_owned()]);
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::content::{per_workspace, told_rollback};
-use super::manager::{SandboxManager, counted};
+use super::manager::{SandboxManager, Still, counted};
 use super::park::home_of;
 use super::{CheckpointRecord, CheckpointResults, RollbackResults, Target, Workspace, names};
 use crate::model::{CheckpointId, CheckpointResult, Part};
@@ -124,13 +124,28 @@ impl CheckpointService<'_> {
     pub fn restore(&self, target: &Target, name: &str) -> Result<RollbackResults> {
         self.manager.permit_on(target, "restore")?;
         let (mut still, target) = self.manager.lock_still_to_replace(target)?;
-        let record = self.get(&target, name)?;
-        check_covered(&target, &record)?;
+        let record = self.covering(&target, name)?;
+        self.manager.sending_one(&mut still, &target, || self.restore_locked(&target, &record))
+    }
+
+    /// The same for what is taken down next, and not told any more. The caller holds it still.
+    pub(super) fn restore_at_last(&self, still: &mut Still, target: &Target, name: &str) -> Result<()> {
+        self.manager.permit_on(target, "restore")?;
+        let record = self.covering(target, name)?;
+        self.manager.without_sending(still, target, || self.restore_locked(target, &record)).map(drop)
+    }
+
+    fn restore_locked(&self, target: &Target, record: &CheckpointRecord) -> Result<RollbackResults> {
         let one = |w: &Workspace| self.manager.strategy_of(w)?.restore_checkpoint(&w.sandbox_ref, &record.id);
-        let told = |results: &RollbackResults| told_rollback(results, &format!("restored {name}:"));
-        let work =
-            || self.manager.logged(&target.sandbox.id, "restore", || per_workspace(&target, one), told);
-        self.manager.sending_one(&mut still, &target, work)
+        let told = |results: &RollbackResults| told_rollback(results, &format!("restored {}:", record.id));
+        self.manager.logged(&target.sandbox.id, "restore", || per_workspace(target, one), told)
+    }
+
+    /// The checkpoint of that name, if it covers every workspace of the target.
+    fn covering(&self, target: &Target, name: &str) -> Result<CheckpointRecord> {
+        let record = self.get(target, name)?;
+        check_covered(target, &record)?;
+        Ok(record)
     }
 
     fn get(&self, target: &Target, name: &str) -> Result<CheckpointRecord> {

@@ -178,7 +178,7 @@ impl SandboxManager {
             self.parts.cancel.check()?;
             let maker = format!("{} on {}", sandbox.extension_id(), sandbox.host());
             if silent.contains(&maker) {
-                report.failed.push(format!("sandbox {}: {maker} fails", sandbox.name));
+                report.failed.push(format!("sandbox {}: {maker} does not answer", sandbox.name));
                 continue;
             }
             match self.end_one_expired(&sandbox, uncommitted, dry_run) {
@@ -187,7 +187,7 @@ impl SandboxManager {
                 Ok(None) => report.kept.push(sandbox.id),
                 Err(error) => {
                     report.failed.push(format!("sandbox {}: {}", sandbox.name, explain(&error)));
-                    silent.extend(sandbox.environment.is_some().then_some(maker));
+                    silent.extend((!self.answers(&sandbox)).then_some(maker));
                 }
             }
         }

@@ -222,10 +222,11 @@ impl SandboxManager {
             }
             return Err(error);
         }
+        still.brought_in = true;
         Ok((still, target))
     }
 
-    /// The same for those who replace everything that is in it: what has changed in copies elsewhere does not matter to them.
+    /// The same for those who replace everything that is in it: what has changed in copies elsewhere does not matter to them, once they have.
     pub(super) fn lock_still_to_replace(&self, target: &Target) -> Result<(Still, Target)> {
         match target.workspaces.len() == target.sandbox.workspaces.len() {
             true => self.lock_still_as_it_is(target),
@@ -237,7 +238,7 @@ impl SandboxManager {
         let (lock, target) = self.lock_open(target)?;
         let quiet = self.parts.runtime.quiesce(&target.sandbox.id)?;
         let held = self.hold_environment_still(&target.sandbox)?;
-        Ok((Still { _quiet: quiet, held, _lock: lock }, target))
+        Ok((Still { _quiet: quiet, held, brought_in: false, lock }, target))
     }
 
     /// Logs `work`: that it begins, before it does, and how it ended.
@@ -272,10 +273,25 @@ impl SandboxManager {
 pub(super) struct Still {
     _quiet: Option<Quiet>,
     held: Option<Quiet>,
-    _lock: SandboxLock,
+    brought_in: bool,
+    lock: SandboxLock,
 }
 
 impl Still {
+    /// Whether everything that has changed in copies elsewhere is here.
+    pub(super) fn is_brought_in(&self) -> bool {
+        self.brought_in
+    }
+
+    /// The lock alone: what runs here goes on, and so does what runs elsewhere, unless it was left held.
+    pub(super) fn into_lock(self) -> SandboxLock {
+        self.lock
+    }
+
+    pub(super) fn lock(&self) -> &SandboxLock {
+        &self.lock
+    }
+
     /// What stands still elsewhere is not let go of with us: it has not been told what it has to know first.
     pub(super) fn leave_held(&mut self) {
         std::mem::forget(self.held.take());

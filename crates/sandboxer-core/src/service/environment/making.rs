@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::steps::{failed, unmade};
 use crate::service::create::expiry;
-use crate::service::lock::InUse;
+use crate::service::lock::{InUse, SandboxLock};
 use crate::service::manager::SandboxManager;
 use crate::service::{Sandbox, Target};
 use crate::store::now;
@@ -30,26 +30,34 @@ impl SandboxManager {
         if target.sandbox.environment.is_none() {
             return Err(no_environment(&target.sandbox));
         }
-        let (lock, target) = self.lock_open(target)?;
-        InUse::check_none(&self.sandbox_dir(&target.sandbox.id), &lock)?;
-        let (lock, target) = match from {
-            // It takes the lock by itself; who begins a command meanwhile is seen again below.
-            Some(checkpoint) => {
-                drop(lock);
-                self.restore(&target, checkpoint)?;
-                self.lock_open(&target)?
-            }
-            None => (lock, target),
+        let (_lock, target) = match from {
+            Some(checkpoint) => self.lock_restored(target, checkpoint)?,
+            None => self.lock_unused(target)?,
         };
-        InUse::check_none(&self.sandbox_dir(&target.sandbox.id), &lock)?;
         let told = |sandbox: &Sandbox| {
             (format!("environment of {} made again", sandbox.name), json!({"from": from}))
         };
         self.logged(&target.sandbox.id, "recreate", || self.make_again(&target, from), told)
     }
 
+    fn lock_unused(&self, target: &Target) -> Result<(SandboxLock, Target)> {
+        let (lock, target) = self.lock_open(target)?;
+        InUse::check_none(&self.sandbox_dir(&target.sandbox.id), &lock)?;
+        Ok((lock, target))
+    }
+
+    /// The same, with the workspaces brought back to a checkpoint. Services elsewhere stand still from then on: what they did would be brought in.
+    fn lock_restored(&self, target: &Target, checkpoint: &str) -> Result<(SandboxLock, Target)> {
+        let (mut still, target) = self.lock_still_to_replace(target)?;
+        InUse::check_none(&self.sandbox_dir(&target.sandbox.id), still.lock())?;
+        self.checkpoint_service().restore_at_last(&mut still, &target, checkpoint)?;
+        Ok((still.into_lock(), target))
+    }
+
     fn make_again(&self, target: &Target, from: Option<&str>) -> Result<Sandbox> {
-        self.bring_in_last(&target.sandbox)?;
+        if from.is_none() {
+            self.bring_in_last(&target.sandbox)?;
+        }
         self.tear_down_environment(&target.sandbox)?;
         self.bring_up(target)?;
         let mut sandbox = self.require_open(&target.sandbox.id, &target.sandbox.name)?;

@@ -7,23 +7,25 @@ use std::time::Duration;
 use super::steps::failure;
 use crate::Result;
 use crate::contract::EnvironmentExtension;
-use crate::environment::{Environment, ExtensionDefinition, Found, Health, Host, Provider};
+use crate::environment::{Environment, ExtensionDefinition, Found, Health, Host, Provider, Ready};
 use crate::model::SandboxId;
 use crate::service::descriptor::Descriptor;
 use crate::service::manager::{SandboxManager, explain};
-use crate::service::{ReconcileReport, Sandbox};
+use crate::service::{ReconcileReport, Sandbox, SandboxState};
 use crate::store::now;
 
 /// What is younger than this may be about to be written down.
 const GRACE: Duration = Duration::from_secs(600);
+/// How long what has come back may take to be ready.
+const SOON: Duration = Duration::from_secs(10);
 /// The step of a failure that is none of the making.
 const LOST: &str = "ready";
 const GONE: &str = "it is not there any more";
 const STOPPED: &str = "it is there and does not run";
 
 impl SandboxManager {
-    /// Looks at every extension that makes something that could be left behind. What carries our label and belongs to no sandbox is removed once it is
-    /// older than `grace`: whoever makes it may be about to write it down. A sandbox whose environment is gone is told so. What killed processes left is
+    /// Looks at every extension that makes something that could be left behind. What carries our label and belongs to no sandbox, or to one that has no
+    /// environment, is removed once it is older than `grace`: whoever makes it may be about to write it down. A sandbox whose environment is gone is told so. What killed processes left is
     /// put right first, by plugins as well: they are asked here anyway. A dry run only says.
     pub fn reconcile(&self, grace: Duration, dry_run: bool) -> Result<ReconcileReport> {
         self.reconcile_among(&self.used()?, grace, dry_run, |_| true)
@@ -67,10 +69,13 @@ impl SandboxManager {
         // What is found is listed before the store is read: whatever is found had its row by then.
         let found = self.find_all(used, wanted, &mut report)?;
         let known: HashMap<String, Sandbox> =
-            self.store.sandboxes(false)?.into_iter().map(|s| (s.id.as_str().to_owned(), s)).collect();
+            self.store.present()?.into_iter().map(|s| (s.id.as_str().to_owned(), s)).collect();
         for place in &found {
             for item in place.found.iter().filter(|item| !known.contains_key(item.sandbox_id.as_str())) {
                 remove_unknown(self, place, item, grace, dry_run, &mut report);
+            }
+            for sandbox in known.values().filter(|s| place.is_of(s) && has_none(s) && place.has_found(s)) {
+                self.remove_survivors(place, &sandbox.id, grace, dry_run, &mut report)?;
             }
             self.look_for_lost(place, &known, dry_run, &mut report)?;
         }
@@ -154,18 +159,35 @@ impl SandboxManager {
     ) -> Result<()> {
         let mut things: HashMap<&str, Vec<&Found>> = HashMap::new();
         place.found.iter().for_each(|item| things.entry(item.sandbox_id.as_str()).or_default().push(item));
-        let of = |s: &&Sandbox| {
-            s.extension_id() == place.definition.id
-                && place.host.is_none_or(|host| host.id == s.host())
-                && made_in(s).is_some()
-        };
-        for sandbox in known.values().filter(of) {
+        for sandbox in known.values().filter(|s| place.is_of(s) && made_in(s).is_some()) {
             match why_lost(things.get(sandbox.id.as_str()).into_iter().flatten().copied()) {
                 None if !was_lost(sandbox) => report.sound += 1,
                 _ => self.look_closer(place, &sandbox.id, dry_run, report)?,
             }
         }
         report.lost.sort();
+        Ok(())
+    }
+
+    /// Whoever was cut off there may have gone on, and made things when everything had been removed. As below, they are looked for once more.
+    fn remove_survivors(
+        &self,
+        place: &Place<'_>,
+        id: &SandboxId,
+        grace: Duration,
+        dry_run: bool,
+        report: &mut ReconcileReport,
+    ) -> Result<()> {
+        let lock = self.try_lock(id)?;
+        let has_none = self.store.sandbox(id)?.is_some_and(|sandbox| has_none(&sandbox));
+        let Some(_lock) = lock.filter(|_| has_none) else { return Ok(()) };
+        match place.extension.inspect(Some(id)) {
+            Err(error) => report.failed.push(format!("{}: {}", place.definition.id, explain(&error))),
+            Ok(things) if things.iter().all(|thing| is_young(thing, grace)) => {
+                report.young.extend(things.iter().map(|thing| place.told(thing)));
+            }
+            Ok(things) => remove(place, id, &things, dry_run, report),
+        }
         Ok(())
     }
 
@@ -188,12 +210,15 @@ impl SandboxManager {
         match place.extension.inspect(Some(id)) {
             Err(error) => report.failed.push(format!("{}: {}", place.definition.id, explain(&error))),
             Ok(things) => match why_lost(things.iter()) {
-                None => {
-                    report.sound += 1;
-                    if was_lost(&sandbox) && !dry_run {
-                        self.tell_found(&sandbox, environment)?;
+                None if !was_lost(&sandbox) || dry_run => report.sound += 1,
+                None => match self.found_again(place, id, environment) {
+                    Some(found) => {
+                        report.sound += 1;
+                        let why = Some("it was found again");
+                        self.store.tell_of_environment(id, &found, "recreated", why)?;
                     }
-                }
+                    None => report.lost.push(id.clone()),
+                },
                 Some(why) => {
                     report.lost.push(id.clone());
                     if !dry_run {
@@ -215,10 +240,15 @@ impl SandboxManager {
         self.store.tell_of_environment(&sandbox.id, &lost, "lost", Some(why))
     }
 
-    /// Somebody has started it again.
-    fn tell_found(&self, sandbox: &Sandbox, environment: &Environment) -> Result<()> {
-        let found = Environment { failure: None, ..environment.clone() };
-        self.store.tell_of_environment(&sandbox.id, &found, "recreated", Some("it was found again"))
+    /// The environment that somebody has started again, if it is ready: its addresses and ports are others by now. What is not ready yet is looked at
+    /// again the next time. Waiting lets services go on, so what is to be sent first is not waited for.
+    fn found_again(&self, place: &Place<'_>, id: &SandboxId, lost: &Environment) -> Option<Environment> {
+        let handle = lost.handle.as_ref().filter(|_| !self.is_unsent(id))?;
+        self.parts.progress.begin("waiting for an environment that has come back", None);
+        let ready = place.extension.wait_ready(handle, SOON, &self.parts.cancel);
+        self.parts.progress.end();
+        let Ready { endpoints, notes } = ready.ok()?;
+        Some(Environment { failure: None, endpoints, notes, ..lost.clone() })
     }
 }
 
@@ -237,6 +267,21 @@ struct Place<'a> {
     found: Vec<Found>,
 }
 
+impl Place<'_> {
+    /// Whether the environment of a sandbox is made here, if one is.
+    fn is_of(&self, sandbox: &Sandbox) -> bool {
+        sandbox.extension_id() == self.definition.id && self.host.is_none_or(|host| host.id == sandbox.host())
+    }
+
+    fn has_found(&self, sandbox: &Sandbox) -> bool {
+        self.found.iter().any(|item| item.sandbox_id == sandbox.id)
+    }
+
+    fn told(&self, item: &Found) -> String {
+        format!("{} of {} ({})", item.what, item.sandbox_id, self.definition.id)
+    }
+}
+
 fn remove_unknown(
     manager: &SandboxManager,
     place: &Place<'_>,
@@ -245,17 +290,21 @@ fn remove_unknown(
     dry_run: bool,
     report: &mut ReconcileReport,
 ) {
-    let told = format!("{} of {} ({})", item.what, item.sandbox_id, place.definition.id);
     // What is on disk and in no row waits for `adopt`.
     let is_on_disk = matches!(Descriptor::read(&manager.sandbox_dir(&item.sandbox_id)), Ok(Some(_)) | Err(_));
-    if is_young(item, grace) || is_on_disk {
-        report.young.push(told);
-        return;
+    match is_young(item, grace) || is_on_disk {
+        true => report.young.push(place.told(item)),
+        false => remove(place, &item.sandbox_id, std::slice::from_ref(item), dry_run, report),
     }
-    let removed = if dry_run { Ok(()) } else { place.extension.teardown(&item.sandbox_id, None) };
+}
+
+/// Removes everything of a sandbox that is there, and tells of these things.
+fn remove(place: &Place<'_>, id: &SandboxId, things: &[Found], dry_run: bool, report: &mut ReconcileReport) {
+    let removed = if dry_run { Ok(()) } else { place.extension.teardown(id, None) };
+    let told = things.iter().map(|thing| place.told(thing));
     match removed {
-        Ok(()) => report.removed.push(told),
-        Err(error) => report.failed.push(format!("{told}: {}", explain(&error))),
+        Ok(()) => report.removed.extend(told),
+        Err(error) => report.failed.extend(told.map(|told| format!("{told}: {}", explain(&error)))),
     }
 }
 
@@ -263,6 +312,12 @@ fn remove_unknown(
 fn was_lost(sandbox: &Sandbox) -> bool {
     let failure = sandbox.environment.as_deref().and_then(|environment| environment.failure.as_ref());
     failure.is_some_and(|failure| failure.step == LOST)
+}
+
+/// Whether a sandbox that nobody works in has no environment: it was not made, or was taken down.
+fn has_none(sandbox: &Sandbox) -> bool {
+    let unmade = sandbox.environment.as_deref().is_some_and(|environment| environment.handle.is_none());
+    sandbox.state == SandboxState::Parked || (sandbox.state.is_open() && unmade)
 }
 
 /// The environment of an open sandbox, where one was made.

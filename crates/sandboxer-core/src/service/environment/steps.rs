@@ -167,6 +167,13 @@ impl SandboxManager {
         self.parts.environments.extension_on(extension_id, host)
     }
 
+    /// Whether what made a sandbox's environment can be asked at all. Where none was made, nobody has to answer.
+    pub(in crate::service) fn answers(&self, sandbox: &Sandbox) -> bool {
+        let Some(environment) = sandbox.environment.as_deref() else { return true };
+        let asked = self.extension_of(environment).and_then(|extension| extension.inspect(Some(&sandbox.id)));
+        asked.is_ok()
+    }
+
     /// Where an extension keeps what it has to remember of a sandbox.
     fn records_of(&self, id: &SandboxId) -> PathBuf {
         self.sandbox_dir(id).join("environment")

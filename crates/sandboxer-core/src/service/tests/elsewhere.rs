@@ -94,6 +94,7 @@ impl EnvironmentExtension for OnHost {
     }
 
     fn inspect(&self, sandbox: Option<&SandboxId>) -> Result<Vec<Found>> {
+        self.script.pass("inspect", &self.place.file_name().unwrap().to_string_lossy())?;
         let entries = fs::read_dir(&self.place).into_iter().flatten();
         let ids =
             entries.map(|entry| SandboxId::from_string(entry.unwrap().file_name().into_string().unwrap()));
@@ -115,6 +116,10 @@ impl EnvironmentExtension for OnHost {
 
     fn fetch(&self, handle: &Handle, mounts: &[Mount]) -> Result<bool> {
         self.script.pass("fetch", "env")?;
+        self.script.pass("compare", "env").map_err(|_| Error::Refused {
+            reason: "changed here as well: a".to_owned(),
+            hint: Some("move it away".to_owned()),
+        })?;
         if !self.dir(&handle.sandbox_id).exists() {
             return Ok(false);
         }
@@ -136,6 +141,9 @@ impl EnvironmentExtension for OnHost {
 
     fn keep(&self, handle: &Handle, into: &Path) -> Result<bool> {
         self.script.pass("keep", "env")?;
+        if !self.dir(&handle.sandbox_id).join("volume").exists() {
+            return Ok(false);
+        }
         fs::create_dir_all(into).unwrap();
         fs::copy(self.dir(&handle.sandbox_id).join("volume"), into.join("volume")).unwrap();
         Ok(true)
@@ -323,11 +331,26 @@ fn what_ended_by_itself_may_have_work_in_it() {
 }
 
 #[test]
+fn what_has_not_been_sent_is_not_found_again() {
+    let far = Far::new();
+    let (manager, target) = far.made();
+    far.script().at("send", Fault::Fail);
+    manager.write(&target, &a(), b"mine").unwrap_err();
+    let environment = target.sandbox.environment.as_deref().unwrap();
+    let failure = Some(crate::service::environment::lost_for_tests());
+    let lost = crate::environment::Environment { failure, ..environment.clone() };
+    manager.store.tell_of_environment(&target.sandbox.id, &lost, "lost", None).unwrap();
+    assert_eq!(manager.reconcile(Duration::ZERO, false).unwrap().sound, 0, "it stands still");
+    assert_eq!(read(&manager, &manager.find(target.sandbox.id.as_str()).unwrap()), "mine");
+    assert_eq!(manager.reconcile(Duration::ZERO, false).unwrap().sound, 1);
+}
+
+#[test]
 fn nobody_lets_go_of_what_has_not_been_sent() {
     let far = Far::new();
     let (manager, target) = far.made();
-    far.script().at("rollback", Fault::Die);
-    dies(|| manager.rollback(&target, &[]));
+    far.script().at("write", Fault::Die);
+    dies(|| manager.write(&target, &a(), b"mine"));
     drop(manager);
     *far.held.lock().unwrap() = 0;
     let manager = far.manager();
@@ -365,6 +388,64 @@ fn who_replaces_everything_need_not_know_what_changed() {
 }
 
 #[test]
+fn what_was_not_replaced_is_not_overwritten() {
+    for (step, fault) in [("rollback", Fault::Fail), ("rollback", Fault::Die), ("restore", Fault::Fail)] {
+        let far = Far::new();
+        let (mut manager, target) = far.made();
+        manager.checkpoint(&target, Some("one")).unwrap();
+        far.change(&target, "work");
+        far.script().at(step, fault);
+        match (step, fault) {
+            (_, Fault::Die) => dies(|| manager.rollback(&target, &[])),
+            ("restore", _) => drop(manager.restore(&target, "one").unwrap_err()),
+            _ => drop(manager.rollback(&target, &[]).unwrap_err()),
+        }
+        drop(manager);
+        assert_eq!((far.content(&target).as_str(), *far.held.lock().unwrap()), ("work", 0), "{step}");
+        manager = far.manager();
+        manager.extend(&target, jiff::SignedDuration::from_hours(1)).unwrap();
+        assert_eq!(*far.held.lock().unwrap(), 0, "it may run on: {step}");
+        far.script().at("fetch", Fault::Fail);
+        let refused = manager.diff(&target, &[]).unwrap_err();
+        assert!(
+            matches!(&refused, Error::Refused { hint: Some(hint), .. } if hint.contains("sandbox rollback")),
+            "{refused}"
+        );
+        far.change(&target, "more work");
+        assert_eq!(read(&manager, &target), "more work", "{step} {fault:?}");
+        far.script().at("fetch", Fault::Fail);
+        let refused = manager.diff(&target, &[]).unwrap_err();
+        assert!(matches!(refused, Error::Usage { .. }), "nothing is left of it: {refused}");
+        manager.rollback(&target, &[]).unwrap();
+        assert_eq!(far.content(&target), "old");
+    }
+}
+
+#[test]
+fn what_was_not_sent_before_is_sent_after_a_replacement_that_failed() {
+    let far = Far::new();
+    let (manager, target) = far.made();
+    far.script().at("send", Fault::Fail);
+    manager.write(&target, &a(), b"mine").unwrap_err();
+    far.script().at("rollback", Fault::Fail);
+    manager.rollback(&target, &[]).unwrap_err();
+    assert_eq!(far.content(&target), "mine");
+}
+
+#[test]
+fn who_cannot_leave_a_mark_changes_nothing() {
+    let far = Far::new();
+    let (manager, target) = far.made();
+    far.change(&target, "work");
+    let mark = manager.sandbox_dir(&target.sandbox.id).join("replacing");
+    fs::create_dir(&mark).unwrap();
+    manager.rollback(&target, &[]).unwrap_err();
+    assert_eq!(far.content(&target), "work");
+    fs::remove_dir(mark).unwrap();
+    assert_eq!(read(&manager, &target), "work");
+}
+
+#[test]
 fn a_commit_that_cannot_be_told_is_a_commit() {
     let far = Far::new();
     let (manager, target) = far.made();
@@ -383,12 +464,18 @@ fn work_on_a_host_that_does_not_answer_is_not_thrown_away() {
     far.script().at("fetch", Fault::Fail);
     let refused = manager.destroy(&target, Uncommitted::Park).unwrap_err();
     assert!(
-        matches!(&refused, Error::Refused { hint: Some(hint), .. } if hint.contains("--discard")),
+        matches!(&refused, Error::Refused { hint: Some(hint), .. }
+            if hint.starts_with("try again when") && hint.contains("--discard")),
         "{refused}"
     );
     assert!(far.there(&target, "proj").exists());
-    far.script().at("fetch", Fault::Fail);
-    manager.recreate(&target, None).unwrap_err();
+    far.script().at("compare", Fault::Fail);
+    let refused = manager.recreate(&target, None).unwrap_err();
+    assert!(
+        matches!(&refused, Error::Refused { hint: Some(hint), .. }
+            if hint.starts_with("move it away; ") && hint.contains("--discard")),
+        "{refused:?}"
+    );
     assert!(far.there(&target, "proj").exists());
     assert_eq!(manager.destroy(&target, Uncommitted::Park).unwrap(), Ended::Parked { changes: 1 });
     assert!(!far.there(&target, "proj").exists());
@@ -437,6 +524,54 @@ fn a_checkpoint_covers_what_else_there_is() {
 }
 
 #[test]
+fn a_stack_that_is_made_from_a_checkpoint_has_its_workspace() {
+    for step in ["fetch", "teardown"] {
+        let far = Far::new();
+        let (manager, target) = far.made();
+        far.change(&target, "good");
+        manager.checkpoint(&target, Some("one")).unwrap();
+        far.change(&target, "bad");
+        let file = far.there(&target, "proj");
+        far.script().meanwhile(step, move || fs::write(file, "worse").unwrap());
+        manager.recreate(&target, Some("one")).unwrap();
+        assert_eq!(far.content(&target), "good", "{step}");
+    }
+}
+
+#[test]
+fn a_recreate_from_a_checkpoint_that_died_begins_with_that() {
+    let far = Far::new();
+    let (manager, target) = far.made();
+    far.change(&target, "good");
+    manager.checkpoint(&target, Some("one")).unwrap();
+    far.change(&target, "bad");
+    far.script().at("teardown", Fault::Die);
+    dies(|| manager.recreate(&target, Some("one")));
+    drop(manager);
+    let manager = far.manager();
+    manager.reconcile(Duration::ZERO, false).unwrap();
+    manager.recreate(&manager.find(target.sandbox.id.as_str()).unwrap(), None).unwrap();
+    assert_eq!(far.content(&target), "good");
+}
+
+#[test]
+fn a_recreate_from_what_cannot_be_restored_takes_nothing_down() {
+    let far = Far::new();
+    let (manager, target) = far.made();
+    manager.checkpoint(&target, Some("one")).unwrap();
+    far.change(&target, "work");
+    manager.recreate(&target, Some("two")).unwrap_err();
+    far.script().at("restore", Fault::Fail);
+    manager.recreate(&target, Some("one")).unwrap_err();
+    let running = manager.use_sandbox(&target).unwrap();
+    assert!(matches!(manager.recreate(&target, Some("one")), Err(Error::Busy { .. })));
+    assert!(matches!(manager.recreate(&target, None), Err(Error::Busy { .. })));
+    drop(running);
+    far.change(&target, "more work");
+    assert_eq!(read(&manager, &target), "more work");
+}
+
+#[test]
 fn a_checkpoint_that_cannot_be_kept_is_none() {
     let far = Far::new();
     let (manager, target) = far.made();
@@ -444,6 +579,37 @@ fn a_checkpoint_that_cannot_be_kept_is_none() {
     manager.checkpoint(&target, Some("one")).unwrap_err();
     assert!(manager.checkpoints(&target).unwrap().is_empty());
     manager.checkpoint(&target, Some("one")).unwrap();
+}
+
+#[test]
+fn what_a_killed_checkpoint_kept_is_nobodys() {
+    let far = Far::new();
+    let (manager, target) = far.made();
+    let kept = manager.sandbox_dir(&target.sandbox.id).join("kept");
+    for name in ["one", "two", "three"] {
+        fs::create_dir_all(kept.join(name)).unwrap();
+        fs::write(kept.join(name).join("volume"), "stale").unwrap();
+    }
+    manager.checkpoint(&target, Some("one")).unwrap();
+    assert_eq!(fs::read(kept.join("one/volume")).unwrap(), b"");
+    fs::remove_file(far.there(&target, "volume")).unwrap();
+    manager.checkpoint(&target, Some("two")).unwrap();
+    assert!(!kept.join("two").exists(), "there was nothing to keep");
+    far.script().at("provision", Fault::Fail);
+    manager.recreate(&target, None).unwrap_err();
+    manager.checkpoint(&target, Some("three")).unwrap();
+    assert!(!kept.join("three").exists(), "there was nothing to keep it of");
+}
+
+#[test]
+fn checkpoints_leave_each_others_volumes_alone() {
+    let far = Far::new();
+    let (manager, target) = far.made();
+    let kept = manager.sandbox_dir(&target.sandbox.id).join("kept");
+    for name in ["a.part", "a", "a.x"] {
+        manager.checkpoint(&target, Some(name)).unwrap();
+    }
+    assert!(["a.part", "a", "a.x"].iter().all(|name| kept.join(name).join("volume").exists()));
 }
 
 #[test]
@@ -464,6 +630,31 @@ fn hosts_are_looked_at_one_by_one() {
     for target in [first, second] {
         manager.destroy(&target, Uncommitted::Discard).unwrap();
     }
+}
+
+#[test]
+fn a_stack_that_cannot_be_fetched_does_not_shield_others_whose_time_is_up() {
+    let far = Far::new();
+    let (manager, first) = far.made();
+    let (_, second) = far.made();
+    far.change(&first, "work");
+    for target in [&first, &second] {
+        manager.extend(target, jiff::SignedDuration::from_micros(1)).unwrap();
+    }
+    // A host that is away is asked for one of them, and once more whether it is there.
+    far.script().at("fetch", Fault::Fail);
+    far.script().at("inspect", Fault::Fail);
+    let report = manager.gc(Uncommitted::Park, false).unwrap();
+    assert_eq!((report.expired.len(), report.parked.len(), report.failed.len()), (0, 0, 2), "{report:?}");
+    assert!(report.failed[1].ends_with("ext.fake on h1 does not answer"), "{report:?}");
+    // One that answers is asked for the other as well.
+    far.script().at("fetch", Fault::Fail);
+    let report = manager.gc(Uncommitted::Park, false).unwrap();
+    assert_eq!((report.expired.len() + report.parked.len(), report.failed.len()), (1, 1), "{report:?}");
+    assert!(report.failed[0].contains("cannot be brought here: scripted failure"), "{report:?}");
+    let report = manager.gc(Uncommitted::Park, false).unwrap();
+    assert_eq!((report.expired.len() + report.parked.len(), report.failed.len()), (1, 0), "{report:?}");
+    assert_eq!(manager.parked().unwrap().len(), 1, "no work was thrown away");
 }
 
 #[test]

@@ -30,6 +30,8 @@ pub(super) struct Room {
     /// Whether everything has a cable, which never runs.
     pub cables: Mutex<bool>,
     pub meanwhile: Mutex<Option<Meanwhile>>,
+    /// How far ports have moved.
+    pub port: Mutex<u16>,
 }
 
 /// Makes entries in the room, and does at each step what the script says.
@@ -59,7 +61,7 @@ impl EnvironmentExtension for FakeExtension {
             endpoints: vec![Endpoint {
                 name: "80/tcp".into(),
                 host: "127.0.0.1".into(),
-                port: 8080,
+                port: *self.room.port.lock().unwrap() + 8080,
                 forward: None,
             }],
             notes: Vec::new(),
@@ -73,6 +75,7 @@ impl EnvironmentExtension for FakeExtension {
     }
 
     fn inspect(&self, sandbox: Option<&SandboxId>) -> Result<Vec<Found>> {
+        self.script.pass("inspect", "env")?;
         let stopped = self.room.stopped.lock().unwrap().clone();
         let found = |id: &String, what: &str, running| Found {
             sandbox_id: SandboxId::from_string(id.clone()),

@@ -164,16 +164,70 @@ fn what_is_lost_is_still_taken_down_and_may_come_back() {
     hosted.room.there.lock().unwrap().remove(&id);
     assert_eq!(manager.reconcile(Duration::ZERO, false).unwrap().lost.len(), 1);
     hosted.room.there.lock().unwrap().insert(id.clone());
+    // It has begun to start, and is reached elsewhere when it has.
+    hosted.world.script.at("wait_ready", Fault::Fail);
+    *hosted.room.port.lock().unwrap() = 1;
+    assert_eq!(manager.reconcile(Duration::ZERO, true).unwrap().sound, 1, "a dry run waits for nothing");
+    let report = manager.reconcile(Duration::ZERO, false).unwrap();
+    assert_eq!((report.lost, report.sound), (vec![target.sandbox.id.clone()], 0));
+    assert!(manager.find(&id).unwrap().sandbox.environment.unwrap().failure.is_some());
     assert_eq!(manager.reconcile(Duration::ZERO, false).unwrap().sound, 1);
     let told = kinds(&manager, &target.sandbox);
     assert!(told.ends_with(&["lost".to_owned(), "recreated".to_owned()]), "{told:?}");
-    assert!(manager.find(&id).unwrap().sandbox.environment.unwrap().failure.is_none());
+    let found = manager.find(&id).unwrap().sandbox.environment.unwrap();
+    assert_eq!((found.failure.is_none(), found.endpoints[0].port), (true, 8081));
     // Whoever was asked did not see it, and it is there all the same.
     hosted.room.there.lock().unwrap().remove(&id);
     manager.reconcile(Duration::ZERO, false).unwrap();
     hosted.room.there.lock().unwrap().insert(id.clone());
     manager.destroy(&manager.find(&id).unwrap(), Uncommitted::Discard).unwrap();
     hosted.assert_nothing_left("it was looked for once more");
+}
+
+/// Whoever was cut off on a host goes on, and makes things for a sandbox whose environment was taken down.
+#[test]
+fn what_survived_its_environment_is_removed() {
+    for parked in [false, true] {
+        let hosted = Hosted::new();
+        let (manager, target) = hosted.made();
+        change_all(&manager, &target);
+        let id = target.sandbox.id.to_string();
+        if parked {
+            manager.destroy(&target, Uncommitted::Park).unwrap();
+        } else {
+            hosted.world.script.at("provision", Fault::Fail);
+            manager.recreate(&target, None).unwrap_err();
+        }
+        assert_eq!(manager.reconcile(Duration::ZERO, false).unwrap(), ReconcileReport::default());
+        hosted.room.there.lock().unwrap().insert(id.clone());
+        let young = manager.reconcile(Duration::from_secs(3600), false).unwrap();
+        assert_eq!((young.removed.len(), young.young.len(), hosted.there()), (0, 1, 1), "{young:?}");
+        let dry = manager.reconcile(Duration::from_secs(60), true).unwrap();
+        assert_eq!((dry.removed.len(), hosted.there()), (1, 1), "{dry:?}");
+        let lock = manager.lock(&target.sandbox.id).unwrap();
+        assert_eq!(manager.reconcile(Duration::ZERO, false).unwrap(), ReconcileReport::default());
+        drop(lock);
+        let report = manager.reconcile(Duration::from_secs(60), false).unwrap();
+        assert_eq!((&report.removed[..], hosted.there()), (&[format!("thing of {id} (ext.fake)")][..], 0));
+        assert!(report.lost.is_empty() && manager.list(false).unwrap().len() == usize::from(!parked));
+    }
+}
+
+#[test]
+fn what_survived_and_cannot_be_removed_is_told() {
+    let hosted = Hosted::new();
+    let (manager, target) = hosted.made();
+    change_all(&manager, &target);
+    manager.destroy(&target, Uncommitted::Park).unwrap();
+    hosted.room.there.lock().unwrap().insert(target.sandbox.id.to_string());
+    hosted.world.script.at("teardown", Fault::Fail);
+    let report = manager.reconcile(Duration::ZERO, false).unwrap();
+    assert!(report.failed[0].contains("scripted failure at teardown"), "{report:?}");
+    let script = hosted.world.script.clone();
+    *hosted.room.meanwhile.lock().unwrap() = Some(Box::new(move || script.at("inspect", Fault::Fail)));
+    let report = manager.reconcile(Duration::ZERO, false).unwrap();
+    assert!(report.failed[0].contains("scripted failure at inspect"), "{report:?}");
+    assert_eq!((report.removed.len(), hosted.there()), (0, 1));
 }
 
 #[test]
