@@ -58,7 +58,7 @@ fn instruction(lines: &[&str]) -> Option<&'static str> {
 }
 
 /// The first of `lines` with those that continue it; comments and empty lines between them do not count.
-fn continued(lines: &[&str]) -> Option<String> {
+pub(crate) fn continued(lines: &[&str]) -> Option<String> {
     let mut whole = String::new();
     for (count, line) in lines.iter().enumerate() {
         if count > CONTINUED {

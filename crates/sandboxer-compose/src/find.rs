@@ -32,7 +32,7 @@ pub(crate) fn found(files: &Files) -> Result<&'static str> {
             return Ok(place);
         }
     }
-    let hint = format!("make {}, or name another in the profile: `options.file: PATH`", PLACES[0]);
+    let hint = format!("make {}, or name another in the profile: `options.compose_file: PATH`", PLACES[0]);
     Err(Error::Usage { message: "the workspace has no compose file".to_owned(), hint: Some(hint) })
 }
 
@@ -62,7 +62,10 @@ mod tests {
             Error::Usage { hint, .. } => hint.unwrap(),
             other => panic!("{other:?}"),
         };
-        assert!(hint.contains("e2e/docker-compose.yml"), "{hint}");
+        assert!(
+            hint.contains("e2e/docker-compose.yml") && hint.contains("`options.compose_file: PATH`"),
+            "{hint}"
+        );
         std::fs::create_dir(temp.path().join("e2e")).unwrap();
         for place in PLACES.iter().rev() {
             std::fs::write(temp.path().join(place), "").unwrap();

@@ -9,6 +9,7 @@
 //! Nothing here knows hosts or engines, prints, or looks at the environment of the process.
 
 mod at;
+mod bases;
 mod declared;
 mod dockerfile;
 mod dotenv;

@@ -7,6 +7,7 @@ use sandboxer_core::model::RelPath;
 use serde_json::{Map, Value};
 
 use crate::at::At;
+use crate::bases::Bases;
 use crate::dockerfile::Fetch;
 use crate::files::Kind;
 
@@ -34,6 +35,8 @@ pub struct Model {
     pub(crate) kinds: BTreeMap<String, Kind>,
     /// What builds would make the engine fetch, by the Dockerfile's place.
     pub(crate) fetches: BTreeMap<String, Option<Fetch>>,
+    /// What they build from, likewise.
+    pub(crate) bases: BTreeMap<String, Bases>,
     pub(crate) left_out: Vec<String>,
     pub(crate) notes: Vec<String>,
 }

@@ -7,6 +7,7 @@ use sandboxer_core::{Error, Result};
 use serde_json::{Map, Value};
 
 use crate::at::At;
+use crate::bases::Bases;
 use crate::dockerfile;
 use crate::dotenv::{self, Format};
 use crate::files::{Files, Kind, Place, directory_of};
@@ -48,6 +49,7 @@ fn empty() -> Result<Model> {
         configs: BTreeMap::new(),
         kinds: BTreeMap::new(),
         fetches: BTreeMap::new(),
+        bases: BTreeMap::new(),
         left_out: Vec::new(),
         notes: Vec::new(),
     })
@@ -214,8 +216,9 @@ fn look_at_build(files: &Files, name: &str, service: &mut Definition, model: &mu
     if let (Place::Inside(path), Some(Kind::File(_))) = (&place, kind)
         && !model.fetches.contains_key(path)
     {
-        let found = dockerfile::fetch(&files.text(path, &at.key("dockerfile"))?);
-        model.fetches.insert(path.clone(), found);
+        let text = files.text(path, &at.key("dockerfile"))?;
+        model.fetches.insert(path.clone(), dockerfile::fetch(&text));
+        model.bases.insert(path.clone(), Bases::read(&text));
     }
     Ok(())
 }

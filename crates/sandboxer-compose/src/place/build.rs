@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::Placer;
 use super::service::PROXIES;
 use crate::at::{At, shown};
+use crate::dockerfile::Fetch;
 use crate::files::{Kind, Place};
 use crate::model::Definition;
 use crate::policy::Allowance;
@@ -122,9 +123,9 @@ impl Placer<'_> {
         }
         let context = self.context(build, at)?;
         let mut out = json!({"context": self.there(&context, Kind::Directory(0))?});
-        out["dockerfile"] = self.dockerfile(build, &context, at)?.into();
-        out["labels"] = self.labels(build.get("labels"), &at.key("labels"))?;
         let arguments = self.arguments(build.get("args"), &at.key("args"))?;
+        out["dockerfile"] = self.dockerfile(build, &context, &arguments, at)?.into();
+        out["labels"] = self.labels(build.get("labels"), &at.key("labels"))?;
         if arguments != json!({}) {
             out["args"] = arguments;
         }
@@ -165,7 +166,13 @@ impl Placer<'_> {
     }
 
     /// The Dockerfile's path as compose programs want it, after a look at what it fetches.
-    fn dockerfile(&self, build: &Map<String, Value>, context: &str, at: &At) -> Result<String> {
+    fn dockerfile(
+        &self,
+        build: &Map<String, Value>,
+        context: &str,
+        arguments: &Value,
+        at: &At,
+    ) -> Result<String> {
         let at = at.key("dockerfile");
         let place = build.get("dockerfile").and_then(Place::from_value);
         let place = place.ok_or_else(|| at.refuse("there is none", "name one"))?;
@@ -173,19 +180,32 @@ impl Placer<'_> {
         if !matches!(self.expect_there(&path, &at)?, Kind::File(_)) {
             return Err(at.refuse(format!("{:?} is not a file", shown(&path)), "name a file"));
         }
-        let fetch = self.model.fetches.get(&path).and_then(Option::as_ref);
-        if let Some(fetch) = fetch.filter(|_| self.denied()) {
-            let what = format!(
-                "line {} of {:?} has {}, and the sandbox has no network",
-                fetch.line,
-                shown(&path),
-                fetch.what
-            );
-            self.demand(Allowance::BuildFetch, &at, &what)?;
+        if self.denied() && !self.allows(Allowance::BuildFetch) {
+            self.fetches_nothing(&path, arguments, &at)?;
         }
         let prefix = if context.is_empty() { String::new() } else { format!("{context}/") };
         let there = self.there(&path, Kind::File(0))?;
         Ok(path.strip_prefix(&prefix).map_or(there, str::to_owned))
+    }
+
+    /// Refuses what would make the engine fetch, and notes the images that could: only the engine knows what is in them.
+    fn fetches_nothing(&self, path: &str, arguments: &Value, at: &At) -> Result<()> {
+        let fetch = self.model.fetches.get(path).and_then(Clone::clone);
+        let images = self.model.bases.get(path).map(|bases| bases.images(arguments, is_reference));
+        match (fetch, images) {
+            (Some(fetch), _) | (None, Some(Err(fetch))) => {
+                let Fetch { line, what } = fetch;
+                let path = shown(path);
+                let what = format!("line {line} of {path:?} has {what}, and the sandbox has no network");
+                Err(at.needs(what, Allowance::BuildFetch))
+            }
+            (None, images) => {
+                self.bases
+                    .borrow_mut()
+                    .extend(images.and_then(std::result::Result::ok).into_iter().flatten());
+                Ok(())
+            }
+        }
     }
 
     fn arguments(&self, given: Option<&Value>, at: &At) -> Result<Value> {

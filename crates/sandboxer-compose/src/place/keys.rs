@@ -270,12 +270,33 @@ fn line(value: &Value, at: &At) -> Result<Option<Value>> {
     }
 }
 
+/// Limits that only take away from the service itself. `nice`, `rtprio` and `rttime` are none of them: by these a process gets before all others
+/// of the host without a capability.
+const LIMITS: [&str; 12] = [
+    "core",
+    "cpu",
+    "data",
+    "fsize",
+    "locks",
+    "memlock",
+    "msgqueue",
+    "nofile",
+    "nproc",
+    "rss",
+    "sigpending",
+    "stack",
+];
+
 fn ulimits(value: &Value, at: &At) -> Result<Value> {
     let mut out = Map::new();
     for (name, limit) in read::map(value, at)? {
         let at = at.key(name);
-        if name.is_empty() || !name.chars().all(|letter| letter.is_ascii_lowercase()) {
-            return Err(at.refuse("this is not a limit", "write it as `nofile`"));
+        if ["nice", "rtprio", "rttime"].contains(&name.as_str()) {
+            let what = "it lets a service take the processors from everything else on the host";
+            return Err(at.refuse(what, "leave it out: services have no priority of their own"));
+        }
+        if !LIMITS.contains(&name.as_str()) {
+            return Err(at.unknown("the limit", name, &LIMITS));
         }
         let number = |value: &Value, at: &At| read::integer(value, at).map(|number| number.max(-1));
         let (soft, hard) = match limit {

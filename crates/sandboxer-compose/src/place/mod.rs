@@ -68,6 +68,8 @@ pub struct Placing<'a> {
     pub nobody: &'a str,
     /// What the host allows.
     pub policy: &'a Policy,
+    /// The volumes, as the file calls them, that begin with what was kept of them and not with what an image has there.
+    pub kept_volumes: &'a BTreeSet<String>,
 }
 
 /// The stack as one file, or what in it is not allowed.
@@ -85,6 +87,7 @@ struct Placer<'a> {
     writable: BTreeSet<String>,
     sealed: RefCell<Vec<Sealed>>,
     expected: RefCell<BTreeSet<Expected>>,
+    bases: RefCell<BTreeSet<String>>,
     notes: RefCell<Vec<String>>,
 }
 
@@ -97,6 +100,7 @@ impl<'a> Placer<'a> {
             writable: mounts::writable(model),
             sealed: RefCell::default(),
             expected: RefCell::default(),
+            bases: RefCell::default(),
             notes: RefCell::new(model.notes.clone()),
         }
     }

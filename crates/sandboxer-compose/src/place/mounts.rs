@@ -189,7 +189,7 @@ impl Placer<'_> {
     }
 
     fn volume_mount(&self, mount: &Map<String, Value>, at: &At) -> Result<Value> {
-        let mut out = json!({"type": "volume"});
+        let (mut out, mut nocopy) = (json!({"type": "volume"}), None);
         if let Some(source) = mount.get("source").and_then(Value::as_str).filter(|source| !source.is_empty())
         {
             if !self.model.volumes.contains_key(source) {
@@ -198,14 +198,20 @@ impl Placer<'_> {
                 return Err(at.refuse(what, hint));
             }
             out["source"] = source.into();
+            // An image's files would come back that were removed before the volume was kept.
+            nocopy = self.placing.kept_volumes.contains(source).then_some(true);
         }
         if let Some(options) = mount.get("volume") {
             let at = at.key("volume");
             let options = read::map(options, &at)?;
             read::known_keys(options, &["nocopy"], &at)?;
             if let Some(flag) = options.get("nocopy") {
-                out["volume"] = json!({"nocopy": read::flag(flag, &at.key("nocopy"))?});
+                let asked = read::flag(flag, &at.key("nocopy"))?;
+                nocopy = nocopy.or(Some(asked));
             }
+        }
+        if let Some(nocopy) = nocopy {
+            out["volume"] = json!({"nocopy": nocopy});
         }
         Ok(out)
     }

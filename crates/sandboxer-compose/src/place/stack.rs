@@ -67,7 +67,7 @@ pub struct Expected {
 pub struct Stack {
     /// The compose file. It refers to nothing, and the same model gives the same bytes.
     pub yaml: String,
-    /// The services that run.
+    /// The services that run. One of which the file wants no container (`scale: 0`) is in the file that is handed over, and not among them.
     pub services: Vec<Service>,
     /// The volumes by the names that the engine knows them by.
     pub volumes: Vec<String>,
@@ -79,6 +79,11 @@ pub struct Stack {
     pub expected: Vec<Expected>,
     /// The images that are built.
     pub images_built: Vec<String>,
+    /// The images that those are built from, where there is no network and the host does not allow `build-fetch`; else none. One of them that holds
+    /// instructions for whoever builds from it (`.Config.OnBuild`) could make the engine fetch: whoever builds looks at each on the host beforehand,
+    /// refuses those, and sees to it that none is fetched anew meanwhile. It may be more than the engine will use: stages that the target leaves
+    /// out, what only looks like an instruction.
+    pub bases: Vec<String>,
     /// Services of profiles that nobody asked for.
     pub left_out: Vec<String>,
     /// What was dropped or changed, for people.
@@ -103,9 +108,12 @@ impl Placer<'_> {
             .iter()
             .filter(|service| service.built_from.is_some())
             .map(|service| service.image.clone());
+        let images_built = images_built.collect();
+        services.retain(|service| service.replicas > 0);
         Ok(Stack {
             yaml,
-            images_built: images_built.collect(),
+            images_built,
+            bases: self.bases.take().into_iter().collect(),
             services,
             volumes: names(&volumes),
             networks: names(&networks),

@@ -132,6 +132,8 @@ const SERVICES: &[(&str, &str, &str)] = &[
     ("build: {context: ., dockerfile_inline: 'FROM x'}", "build.dockerfile_inline", ""),
     ("build: {context: ., args: {BUILDKIT_SYNTAX: evil/frontend}}", "BUILDKIT_SYNTAX", "build-fetch"),
     ("build: {context: ., dockerfile: Fetching}", "line 2", "build-fetch"),
+    ("build: {context: ., dockerfile: Unknown}", "line 1 of \"e2e/Unknown\"", "build-fetch"),
+    ("build: {context: ., dockerfile: Unknown, args: {X: 'oci:x'}}", "line 1", "build-fetch"),
     ("image: --privileged", "not the name of an image", ""),
     ("image: dir:/etc", "not the name of an image", ""),
     ("extra_hosts: ['host.docker.internal:host-gateway']", "no network", ""),
@@ -146,6 +148,12 @@ const SERVICES: &[(&str, &str, &str)] = &[
     ("privilegd: true", "did you mean \"privileged\"?", ""),
     ("deploy: {replicas: 1000}", "1000 containers", ""),
     ("scale: 21", "21 containers", ""),
+    ("ulimits: {rtprio: 99}", "services.web.ulimits.rtprio", ""),
+    ("ulimits: {nofile: 1, rtprio: {soft: 99, hard: 99}}", "services.web.ulimits.rtprio", ""),
+    ("ulimits: {rttime: -1}", "services.web.ulimits.rttime", ""),
+    ("ulimits: {nice: 40}", "take the processors", ""),
+    ("ulimits: {NICE: 40}", "the limit \"NICE\" is not known", ""),
+    ("ulimits: {nofiles: 40}", "did you mean \"nofile\"?", ""),
     ("hostname: '-x --privileged'", "services.web.hostname", ""),
     ("user: --privileged", "services.web.user", ""),
     ("container_name: 'a b'", "services.web.container_name", ""),
@@ -170,6 +178,7 @@ fn workspace_with(compose: &str) -> Workspace {
     let pipe = workspace.path().join("e2e/pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     workspace.write("e2e/a,b/x", "x");
+    workspace.write("e2e/Unknown", "FROM $X\n");
     workspace.write("e2e/Fetching", "FROM x\nADD https://example.org/x /\n");
     workspace
 }

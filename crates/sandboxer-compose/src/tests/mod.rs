@@ -10,7 +10,7 @@ mod realistic;
 mod rules;
 mod sources;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use sandboxer_core::{Error, Result};
@@ -25,6 +25,7 @@ pub(super) struct Workspace {
     pub limits: Limits,
     pub policy: Policy,
     pub variables: BTreeMap<String, String>,
+    pub kept_volumes: BTreeSet<String>,
 }
 
 impl Workspace {
@@ -37,6 +38,7 @@ impl Workspace {
             limits: Limits::default(),
             policy: Policy::default(),
             variables: BTreeMap::new(),
+            kept_volumes: BTreeSet::new(),
         };
         new.write("e2e/docker-compose.yml", compose);
         new.write("e2e/Dockerfile", "FROM alpine\nCOPY . /app\n");
@@ -82,6 +84,7 @@ impl Workspace {
             bridges: Some("sbx"),
             nobody: "192.0.2.1",
             policy: &self.policy,
+            kept_volumes: &self.kept_volumes,
         };
         place(&resolve(&source)?, &placing)
     }

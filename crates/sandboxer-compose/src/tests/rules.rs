@@ -177,6 +177,23 @@ fn an_engine_that_may_fetch_is_allowed_to() {
 }
 
 #[test]
+fn images_that_are_built_from_are_named_where_the_engine_may_not_fetch() {
+    let building = || {
+        let workspace = Workspace::new(
+            "services:\n  a: {build: {context: ., args: {BASE: 'debian:12'}}}\n  b: {build: .}\n  c: {image: redis}\n",
+        );
+        workspace.write(
+            "e2e/Dockerfile",
+            "ARG BASE=alpine\nFROM $BASE AS one\nFROM one\nCOPY --from=busybox /x /\n",
+        );
+        workspace
+    };
+    assert_eq!(building().stack().unwrap().bases, ["alpine", "busybox", "debian:12"]);
+    assert!(building().open().stack().unwrap().bases.is_empty());
+    assert!(building().allowing(&[Allowance::BuildFetch]).stack().unwrap().bases.is_empty());
+}
+
+#[test]
 fn limits_are_for_the_whole_stack() {
     let text = "services:\n  a: {image: a, mem_limit: 512m, deploy: {replicas: 2}}\n  \
         b: {image: a, deploy: {resources: {limits: {cpus: '0.5', memory: 256M, pids: 100}}}}\n  c: {image: a}\n  d: {image: a}\n";
@@ -197,6 +214,16 @@ fn limits_are_for_the_whole_stack() {
     assert!(reason.contains("1342177280") && reason.contains("1073741824"), "{reason}");
     workspace.limits.memory = Some((1280 << 20) + 1000);
     assert!(workspace.refusal().0.contains("too little is left"), "{:?}", workspace.refusal());
+}
+
+#[test]
+fn a_service_without_containers_does_not_run() {
+    let text = "services:\n  a: {image: a, deploy: {replicas: 0}, ports: ['80']}\n  b: {build: ., scale: 0}\n  c: {image: a}\n";
+    let workspace = Workspace::new(text);
+    let stack = workspace.stack().unwrap();
+    assert_eq!(stack.services.iter().map(|service| service.name.as_str()).collect::<Vec<_>>(), ["c"]);
+    assert_eq!(workspace.written()["services"]["a"]["scale"], 0);
+    assert_eq!(stack.images_built, ["sandboxer-s1-b"], "compose programs build it all the same");
 }
 
 #[test]
@@ -274,4 +301,16 @@ fn what_the_engine_is_told_of_is_listed() {
 fn keys_for_other_programs_are_passed_over_everywhere() {
     let keys = "x-a: 1\nhealthcheck: {test: a, x-b: {}}\nbuild: {context: ., x-c: 1}\ndeploy: {x-d: 1}\nlogging: {x-e: 1}";
     assert!(!service(keys).stack().unwrap().yaml.contains("\"x-"));
+}
+
+#[test]
+fn what_was_kept_of_a_volume_is_all_that_is_in_it() {
+    let mut stack = Workspace::new(
+        "services:\n  web: {image: alpine, volumes: ['a:/a', 'b:/b', {type: volume, source: a, target: /c, volume: {nocopy: false}}]}\n\
+         volumes: {a: {}, b: {}}\n",
+    );
+    stack.kept_volumes = ["a".to_owned()].into();
+    let mounts = stack.written()["services"]["web"]["volumes"].clone();
+    assert_eq!([&mounts[0]["volume"], &mounts[2]["volume"]], [&json!({"nocopy": true}); 2]);
+    assert_eq!(mounts[1].get("volume"), None, "{mounts}");
 }

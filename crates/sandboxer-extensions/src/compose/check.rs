@@ -6,6 +6,7 @@ use sandboxer_core::Result;
 use sandboxer_core::environment::{ExtensionContext, Host};
 use serde::Serialize;
 
+use super::controller::controller;
 use super::making::{beyond_the_rule, guarded_by_others, policy_of, rule_holds};
 use super::scripts;
 use super::station::{Greeting, Station};
@@ -26,23 +27,33 @@ pub struct Finding {
 
 const PROBING: Duration = Duration::from_secs(120);
 
-/// Where it is tried from inside whether a stack reaches its host. An empty image and the host's own programs: nothing has to be fetched. `$1` engine.
-/// Says `reached ADDRESS`, `held`, or `untried WHY`.
+/// Where it is tried from inside whether a stack reaches its host. An empty image and the host's own programs: nothing has to be fetched. `$1` engine,
+/// `$2` controller. Says `reached ADDRESS`, `held`, or `untried WHY`. What it makes has the labels of a sandbox that nobody knows, so that a sweep finds
+/// what stays where even the shell is killed; the rule of a bridge that is gone goes with the next probe.
 const PROBE: &str = r#"
 set -u
-e=$1 n=sandboxer-probe-$$ image=sandboxer-probe:$$
+e=$1 controller=$2 n=sandboxer-probe-$$ image=sandboxer-probe:$$
+l="sandboxer.sandbox=sbx_probe_$$ sandboxer.home=$controller"
+labels=
+for label in $l; do labels="$labels --label $label"; done
 as=
 [ "$(id -u)" = 0 ] || as='sudo -n'
 # A rule for this one bridge, as long as it takes.
-rule() { $as iptables -w 10 "$1" INPUT -i "sbxp$$" -m conntrack --ctstate NEW -j DROP; }
-clean() { rule -D; "$e" network rm "$n"; "$e" rmi --force "$image"; }
+rule() { $as iptables -w 10 "$1" INPUT -i "$2" -m conntrack --ctstate NEW -j DROP; }
+clean() { rule -D "sbxp$$"; "$e" network rm "$n"; "$e" rmi --force "$image"; }
 trap 'clean >/dev/null 2>&1' EXIT
+# Who says something to nobody, because the connection is lost, or is told to end, cleans up all the same.
+trap '' PIPE
+trap 'exit 1' HUP INT TERM
+for old in $($as iptables -w 10 -S INPUT 2>/dev/null | sed -n 's/^-A INPUT -i \(sbxp[0-9]*\) .*/\1/p'); do
+  [ -e "/sys/class/net/$old" ] || rule -D "$old" >/dev/null 2>&1
+done
 command -v bash >/dev/null || { echo 'untried bash is not there'; exit 0; }
 set -- ${SSH_CONNECTION:-}
 port=${4:-22}
-tar -cf - -T /dev/null | "$e" import - "$image" >/dev/null || exit 1
-"$e" network create --internal --opt com.docker.network.bridge.name="sbxp$$" --label sandboxer.probe="$$" "$n" >/dev/null || exit 1
-rule -I >/dev/null 2>&1
+tar -cf - -T /dev/null | "$e" import --change "LABEL $l" - "$image" >/dev/null || exit 1
+"$e" network create --internal --opt com.docker.network.bridge.name="sbxp$$" $labels "$n" >/dev/null || exit 1
+rule -I "sbxp$$" >/dev/null 2>&1
 gateway=$("$e" network inspect --format '{{range .IPAM.Config}}{{.Gateway}} {{end}}' "$n")
 binds=
 for at in /bin /lib /lib64 /usr; do [ -e $at ] && binds="$binds --volume $at:$at:ro"; done
@@ -51,7 +62,7 @@ for address in $gateway $(hostname -I 2>/dev/null); do
   case $address in *:*) continue ;; esac
   timeout 3 bash -c 'echo >"/dev/tcp/$0/$1"' "$address" "$port" 2>/dev/null || continue
   tried=yes
-  if "$e" run --rm --network "$n" --dns 192.0.2.1 $binds "$image" /bin/bash -c 'timeout 3 bash -c "echo >/dev/tcp/$0/$1"' "$address" "$port" >/dev/null 2>&1; then
+  if "$e" run --rm $labels --network "$n" --dns 192.0.2.1 $binds "$image" /bin/bash -c 'timeout 3 bash -c "echo >/dev/tcp/$0/$1"' "$address" "$port" >/dev/null 2>&1; then
     echo "reached $address port $port"
     exit 0
   fi
@@ -86,7 +97,7 @@ pub fn check(host: &Host, context: &ExtensionContext) -> Result<Vec<Finding>> {
     findings.push(engine(&greeting));
     if greeting.obstacle().is_none() {
         findings.push(firewall(&station, &greeting));
-        findings.push(network(&station, &greeting));
+        findings.push(network(&station, &greeting, &controller(&context.home)?));
     }
     Ok(findings)
 }
@@ -178,8 +189,8 @@ fn firewall(station: &Station, greeting: &Greeting) -> Finding {
     }
 }
 
-fn network(station: &Station, greeting: &Greeting) -> Finding {
-    let answer = station.ask(PROBE, &[&greeting.engine], &[], PROBING);
+fn network(station: &Station, greeting: &Greeting, controller: &str) -> Finding {
+    let answer = station.ask(PROBE, &[&greeting.engine, controller], &[], PROBING);
     let said = answer.as_ref().map(|answer| String::from_utf8_lossy(&answer.stdout).trim().to_owned());
     let untried =
         |why: String| Finding { what: "network", fine: None, told: format!("not tried: {why}"), hint: None };

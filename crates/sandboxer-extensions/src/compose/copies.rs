@@ -24,9 +24,15 @@ pub(super) fn fetch(on: &OnHost, made: &Made, mounts: &[Mount]) -> Result<bool> 
         return Ok(false);
     }
     on.context.progress.begin("bringing back what has changed", None);
-    let fetched =
-        each(mounts).try_for_each(|mount| Copy::new(made, mount).mirror(on, made, mount).fetch().map(drop));
+    let mut left_out = Vec::new();
+    let fetched = each(mounts).try_for_each(|mount| {
+        left_out.extend(Copy::new(made, mount).mirror(on, made, mount).fetch()?.refused);
+        Ok(())
+    });
     on.context.progress.end();
+    if !left_out.is_empty() {
+        on.context.progress.left_out(&left_out);
+    }
     fetched.map(|()| true)
 }
 

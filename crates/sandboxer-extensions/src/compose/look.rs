@@ -22,8 +22,6 @@ pub(super) struct Container {
     ports: Option<BTreeMap<String, Option<Vec<Binding>>>>,
     #[serde(default)]
     networks: Option<BTreeMap<String, Attached>>,
-    #[serde(default)]
-    pub mounts: Option<Vec<Mounted>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -52,17 +50,6 @@ struct Binding {
 struct Attached {
     #[serde(rename = "IPAddress", default)]
     address: String,
-}
-
-/// Something that is mounted into a container.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Mounted {
-    #[serde(rename = "Type", default)]
-    pub kind: String,
-    #[serde(rename = "Name", default)]
-    pub name: String,
-    #[serde(rename = "Destination", default)]
-    pub at: String,
 }
 
 /// How far a container is.
@@ -117,10 +104,13 @@ pub(super) fn containers(station: &Station, made: &Made, sandbox: &str) -> Resul
     read(station, &said)
 }
 
-/// Containers as [`scripts::LOOK`] tells of them.
+/// Containers as [`scripts::LOOK`] tells of them. What is no service is ours, and was left by a lost connection.
 pub(super) fn read(station: &Station, said: &str) -> Result<Vec<Container>> {
     let read = |line: &str| serde_json::from_str(line).map_err(|error| odd(station, line, &error));
-    said.lines().filter(|line| !line.trim().is_empty()).map(read).collect()
+    let mut found: Vec<Container> =
+        said.lines().filter(|line| !line.trim().is_empty()).map(read).collect::<Result<_>>()?;
+    found.retain(|container| container.service.as_ref().is_some_and(|name| !name.is_empty()));
+    Ok(found)
 }
 
 fn odd(station: &Station, line: &str, error: &serde_json::Error) -> Error {

@@ -1,6 +1,7 @@
 //! Making a stack, or making again what an earlier try has begun.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use sandboxer_compose::{Allowance, Policy, Sealed, Source, Stack, place, resolve};
@@ -21,6 +22,8 @@ use super::{Made, OnHost, Port, VERSION, copies, scripts, volumes};
 const STARTING: Duration = Duration::from_secs(1_800);
 /// The script's word for a firewall that cannot be set.
 const NO_FIREWALL: i32 = 41;
+/// The script's word for an image that has instructions for whoever builds from it.
+const HAS_INSTRUCTIONS: i32 = 42;
 /// The word by which a host says that somebody else sees to its firewall.
 const GUARDED_BY_OTHERS: &str = "firewall-by-others";
 
@@ -38,14 +41,14 @@ pub(super) fn make(on: &OnHost, request: &Provision) -> Result<Handle> {
     let sandbox = request.sandbox_id.as_str();
     on.station.must(
         "make a directory on",
-        scripts::PREPARE,
+        &scripts::prepare(),
         &[&made.base, &made.controller, sandbox, &made.engine],
     )?;
     forget_records(&made)?;
     copies::send(on, &made, &request.mounts)?;
-    seal(on, &made, &mount.workspace, &stack)?;
-    let found = start(on, request, &made, &stack)?;
-    made.services = services(on, found, &stack)?;
+    let found = Start { on, request, made: &made, stack: &stack, workspace: &mount.workspace }.all()?;
+    made.services = services(on, &found, &stack)?;
+    *on.started.lock().unwrap_or_else(PoisonError::into_inner) = Some((request.sandbox_id.clone(), found));
     Ok(handle(request, &made))
 }
 
@@ -165,28 +168,6 @@ fn forget_records(made: &Made) -> Result<()> {
     std::fs::create_dir_all(&made.records).map_err(|error| Error::io("make", &made.records, error))
 }
 
-/// Nothing of the stack runs yet, so nobody changes what is looked at and copied.
-fn seal(on: &OnHost, made: &Made, workspace: &str, stack: &Stack) -> Result<()> {
-    let root = format!("{}/workspaces/{workspace}", made.directory);
-    if !stack.expected.is_empty() {
-        let paths: Vec<String> = stack.expected.iter().map(|expected| shown(&expected.path)).collect();
-        let arguments: Vec<&str> =
-            [root.as_str()].into_iter().chain(paths.iter().map(String::as_str)).collect();
-        on.station.must("look at what is mounted on", scripts::EXPECT, &arguments)?;
-    }
-    if stack.sealed.is_empty() {
-        return Ok(());
-    }
-    let sealed = format!("{}/sealed", made.directory);
-    let from: Vec<String> = stack.sealed.iter().map(|sealed| shown(&sealed.from)).collect();
-    let modes: Vec<String> = stack.sealed.iter().map(mode_of).collect();
-    let names = stack.sealed.iter().map(|sealed| sealed.name.as_str());
-    let triples =
-        from.iter().zip(names).zip(&modes).flat_map(|((from, name), mode)| [from.as_str(), name, mode]);
-    let arguments: Vec<&str> = [root.as_str(), sealed.as_str()].into_iter().chain(triples).collect();
-    on.station.must("copy what is only read on", scripts::SEAL, &arguments).map(drop)
-}
-
 /// A directory is as it was.
 fn mode_of(sealed: &Sealed) -> String {
     if sealed.is_dir { String::new() } else { format!("{:o}", sealed.mode & 0o777) }
@@ -197,42 +178,94 @@ fn shown(path: &RelPath) -> String {
     path.as_path().to_string_lossy().into_owned()
 }
 
-/// Starts the stack, and says what containers there are then. One that begins with what was kept is made first, filled, and started then.
-fn start(on: &OnHost, request: &Provision, made: &Made, stack: &Stack) -> Result<Vec<Container>> {
-    if !stack.images_built.is_empty() {
-        on.context.progress.begin("building the images", None);
-        compose(on, request, made, stack, &["build"])?;
-    }
-    if let Some(kept) = &request.kept {
-        on.context.progress.begin("making the services", None);
-        compose(on, request, made, stack, &["up", "--no-build", "--no-start"])?;
-        on.context.progress.begin("filling the volumes", None);
-        volumes::fill(on, made, request.sandbox_id.as_str(), kept)?;
-    }
-    on.context.progress.begin("starting the services", None);
-    compose(on, request, made, stack, &["up", "--no-build", "--detach", "--remove-orphans"])
+/// A stack that is there in files, and is to run.
+struct Start<'a> {
+    on: &'a OnHost,
+    request: &'a Provision,
+    made: &'a Made,
+    stack: &'a Stack,
+    workspace: &'a str,
 }
 
-fn compose(
-    on: &OnHost,
-    request: &Provision,
-    made: &Made,
-    stack: &Stack,
-    command: &[&str],
-) -> Result<Vec<Container>> {
-    let network = if is_guarded(on, request) { "guarded" } else { "open" };
-    let file = format!("{}/stack.yaml", made.directory);
-    let sandbox = request.sandbox_id.as_str();
-    let mut arguments = vec![made.directory.as_str(), network, &made.engine, &made.controller, sandbox];
-    arguments.extend(made.compose.iter().map(String::as_str));
-    arguments.extend(["-p", made.project.as_str(), "-f", file.as_str()]);
-    arguments.extend(command);
-    let answer = on.station.ask(&scripts::start(), &arguments, stack.yaml.as_bytes(), STARTING)?;
-    match answer.code {
-        0 => look::read(&on.station, &String::from_utf8_lossy(&answer.stdout)),
-        NO_FIREWALL => Err(unguarded(on, &answer.complaint())),
-        _ => Err(on.station.failed("start the services on", &answer)),
+impl Start<'_> {
+    /// Starts the stack, and says what containers there are then. One that begins with what was kept is made first, filled, and started then.
+    ///
+    /// With the first command, nothing of the stack runs yet, and nobody changes what is looked at and copied.
+    fn all(&self) -> Result<Vec<Container>> {
+        let mut sealing = self.sealing();
+        if !self.stack.images_built.is_empty() {
+            self.begin("building the images");
+            self.check_bases()?;
+            self.compose(std::mem::take(&mut sealing), &["build", "--force-rm"])?;
+        }
+        if let Some(kept) = &self.request.kept {
+            self.begin("making the services");
+            self.compose(std::mem::take(&mut sealing), &["up", "--no-build", "--no-start"])?;
+            self.begin("filling the volumes");
+            volumes::fill(self.on, self.made, self.request.sandbox_id.as_str(), kept)?;
+        }
+        self.begin("starting the services");
+        self.compose(sealing, &["up", "--no-build", "--detach", "--remove-orphans"])
     }
+
+    /// A build that is kept from the network has nothing fetched by what it is built from, either.
+    fn check_bases(&self) -> Result<()> {
+        let (station, bases) = (&self.on.station, &self.stack.bases);
+        if bases.is_empty() {
+            return Ok(());
+        }
+        let arguments: Vec<&str> = [&self.made.engine].into_iter().chain(bases).map(String::as_str).collect();
+        let answer = station.ask(scripts::BASES, &arguments, &[], STARTING)?;
+        match answer.code {
+            0 => Ok(()),
+            HAS_INSTRUCTIONS => Err(Error::Refused {
+                reason: format!("{}, and they could have the engine of {} fetch something", answer.complaint(), station.host.id),
+                hint: Some("build from another image, or write `policy: {allow: [build-fetch]}` into the host's file, knowing what that gives away".to_owned()),
+            }),
+            _ => Err(station.failed("look at what is built from, on", &answer)),
+        }
+    }
+
+    fn begin(&self, doing: &str) {
+        self.on.context.progress.begin(doing, None);
+    }
+
+    fn sealing(&self) -> Sealing {
+        let copy = |sealed: &Sealed| [shown(&sealed.from), sealed.name.clone(), mode_of(sealed)];
+        Sealing {
+            expected: self.stack.expected.iter().map(|expected| shown(&expected.path)).collect(),
+            copies: self.stack.sealed.iter().map(copy).collect(),
+        }
+    }
+
+    fn compose(&self, sealing: Sealing, command: &[&str]) -> Result<Vec<Container>> {
+        let Self { on, request, made, stack, workspace } = self;
+        let network = if is_guarded(on, request) { "guarded" } else { "open" };
+        let (file, root) =
+            (format!("{}/stack.yaml", made.directory), format!("{}/workspaces/{workspace}", made.directory));
+        let counts = [sealing.expected.len().to_string(), sealing.copies.len().to_string()];
+        let mut arguments = vec![made.directory.as_str(), network, &made.engine, &made.controller];
+        arguments.extend([request.sandbox_id.as_str(), &root, &counts[0], &counts[1]]);
+        arguments.extend(sealing.expected.iter().map(String::as_str));
+        arguments.extend(sealing.copies.iter().flatten().map(String::as_str));
+        arguments.extend(made.compose.iter().map(String::as_str));
+        arguments.extend(["-p", made.project.as_str(), "-f", file.as_str()]);
+        arguments.extend(command);
+        let answer = on.station.ask(&scripts::start(), &arguments, stack.yaml.as_bytes(), STARTING)?;
+        match answer.code {
+            0 => look::read(&on.station, &String::from_utf8_lossy(&answer.stdout)),
+            NO_FIREWALL => Err(unguarded(on, &answer.complaint())),
+            _ => Err(on.station.failed("start the services on", &answer)),
+        }
+    }
+}
+
+/// What has to be as it was resolved, and what is copied, before anything runs.
+#[derive(Default)]
+struct Sealing {
+    expected: Vec<String>,
+    /// The path in the workspace, the name of the copy, its mode.
+    copies: Vec<[String; 3]>,
 }
 
 /// Whether it is for us to see to it that a stack does not reach its host.
@@ -277,9 +310,9 @@ pub(super) fn rule_by_hand(is_root: bool) -> String {
 }
 
 /// The container of each service. Some compose commands say that all is well when there is none.
-fn services(on: &OnHost, found: Vec<Container>, stack: &Stack) -> Result<BTreeMap<String, String>> {
+fn services(on: &OnHost, found: &[Container], stack: &Stack) -> Result<BTreeMap<String, String>> {
     let services: BTreeMap<String, String> =
-        found.into_iter().map(|container| (container.name().to_owned(), container.id)).collect();
+        found.iter().map(|container| (container.name().to_owned(), container.id.clone())).collect();
     match stack.services.iter().find(|service| !services.contains_key(&service.name)) {
         None => Ok(services),
         Some(missing) => {

@@ -20,7 +20,7 @@ mod ways;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use sandboxer_core::contract::{CancelFlag, EnvironmentExtension, Quiet};
@@ -53,6 +53,8 @@ struct OnHost {
     station: Station,
     options: BTreeMap<String, Value>,
     context: ExtensionContext,
+    /// What containers there were when a stack had just been started: whoever waits for it looks at these first.
+    started: Mutex<Option<(SandboxId, Vec<Container>)>>,
 }
 
 /// What a handle holds.
@@ -108,6 +110,7 @@ impl EnvironmentExtension for ComposeExtension {
             station: Station::new(host, &self.context)?,
             options: self.options.clone(),
             context: self.context.clone(),
+            started: Mutex::default(),
         })))
     }
 
@@ -139,7 +142,10 @@ impl EnvironmentExtension for OnHost {
         let mut told = String::new();
         loop {
             cancel.check()?;
-            let found = containers(&self.station, &made, handle.sandbox_id.as_str())?;
+            let found = match self.just_started(&handle.sandbox_id) {
+                Some(found) => found,
+                None => containers(&self.station, &made, handle.sandbox_id.as_str())?,
+            };
             let missing = match self.missing(&made, &found)? {
                 None => {
                     return Ok(Ready {
@@ -203,6 +209,12 @@ impl EnvironmentExtension for OnHost {
 }
 
 impl OnHost {
+    /// What a start has just said, once.
+    fn just_started(&self, sandbox: &SandboxId) -> Option<Vec<Container>> {
+        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner).take();
+        started.filter(|(of, _)| of == sandbox).map(|(_, found)| found)
+    }
+
     /// What a stack still lacks to be ready, for a person. A service that has ended badly is an error.
     fn missing(&self, made: &Made, found: &[Container]) -> Result<Option<String>> {
         let mut missing = Vec::new();

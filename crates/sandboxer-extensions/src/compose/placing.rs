@@ -1,6 +1,7 @@
 //! A request, in the words of a stack.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use sandboxer_compose::{Limits, Network, Placing, Policy};
 use sandboxer_core::config::parse_size;
@@ -25,6 +26,7 @@ pub(super) struct Words {
     network: Network,
     limits: Limits,
     policy: Policy,
+    kept_volumes: BTreeSet<String>,
 }
 
 impl Words {
@@ -36,6 +38,7 @@ impl Words {
             network: network(&request.network)?,
             limits: limits(&request.resources)?,
             policy,
+            kept_volumes: request.kept.as_deref().map_or(Ok(BTreeSet::new()), kept_volumes)?,
         })
     }
 
@@ -50,8 +53,18 @@ impl Words {
             bridges: (made.engine == "docker").then_some(BRIDGES),
             nobody: NOBODY,
             policy: &self.policy,
+            kept_volumes: &self.kept_volumes,
         }
     }
+}
+
+/// The volumes that a checkpoint has, as the stack calls them: each is a file.
+fn kept_volumes(kept: &Path) -> Result<BTreeSet<String>> {
+    let told = |error| Error::io("list", kept, error);
+    let name = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.map(|entry| entry.file_name().to_string_lossy().into_owned())
+    };
+    std::fs::read_dir(kept).map_err(told)?.map(|entry| name(entry).map_err(told)).collect()
 }
 
 fn network(need: &NetworkNeed) -> Result<Network> {

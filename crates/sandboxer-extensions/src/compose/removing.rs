@@ -24,7 +24,7 @@ pub(super) fn remove(on: &OnHost, sandbox: &SandboxId, made: Option<&Made>) -> R
     let mut arguments = vec![base.as_str(), controller.as_str(), checked(sandbox)?];
     arguments.extend(engines.iter().map(String::as_str));
     let station = on.station.undisturbed();
-    let answer = station.ask(scripts::REMOVE, &arguments, &[], REMOVING)?;
+    let answer = station.ask(&scripts::remove(), &arguments, &[], REMOVING)?;
     if answer.code == 0 { Ok(()) } else { Err(station.failed("remove the stack on", &answer)) }
 }
 

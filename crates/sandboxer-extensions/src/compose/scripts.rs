@@ -6,13 +6,16 @@
 /// Stands before every script: where programs are that a login without a terminal may not find.
 pub(super) const PLACES: &str = "PATH=\"$PATH:/usr/local/bin:/usr/local/sbin:/usr/sbin:/sbin\"\n";
 
-/// Says who we are there, and what there is. `$1`: the compose command, where one is set.
+/// Says who we are there, and what there is. `$1`: the compose command, where one is set. Speaks at once: it is how long the way is measured by. What it
+/// looks at is looked at all at once: most of it is the start of programs.
 pub(super) const GREET: &str = r#"
 printf 'home=%s\nuser=%s\n' "$HOME" "$(id -u)"
-for tool in tar find sort comm xargs gzip mktemp realpath; do command -v $tool >/dev/null || printf 'missing=%s\n' "$tool"; done
-find --version 2>/dev/null | grep -q GNU || echo 'missing=GNU find'
-tar --version 2>/dev/null | grep -q GNU || echo 'missing=GNU tar'
-for tool in sort comm head date; do $tool --version 2>/dev/null | grep -q GNU || printf 'missing=GNU %s\n' "$tool"; done
+tools() {
+  for tool in tar find sort comm xargs gzip mktemp realpath; do command -v $tool >/dev/null || printf 'missing=%s\n' "$tool"; done
+  for tool in find tar sort comm head date; do
+    case $($tool --version 2>/dev/null) in *GNU*) ;; *) printf 'missing=GNU %s\n' "$tool" ;; esac
+  done
+}
 engine() {
   case $1 in
     *podman*) podman info --format '{{.Version.Version}} rootless={{.Host.Security.Rootless}}' 2>&1 ;;
@@ -26,31 +29,48 @@ works() {
     *) command -v ${1%% *} >/dev/null ;;
   esac
 }
-found=
-for compose in ${1:+"$1"} 'docker compose' 'docker-compose' 'podman compose' 'podman-compose'; do
-  if ! works "$compose"; then
-    [ "$compose" = "${1:-}" ] && { printf 'trouble=%s does not work there\n' "$compose"; exit 0; }
-    continue
-  fi
-  found=$compose
-  case $compose in *podman*) program=podman ;; *) program=docker ;; esac
-  if said=$(engine "$program") && [ -n "$said" ]; then
-    printf 'compose=%s\nengine=%s\nversion=%s\n' "$compose" "$program" "$(printf %s "$said" | tr '\n' ' ')"
-    exit 0
-  fi
-  printf 'trouble=%s\n' "$(printf %s "$program: $said" | tr '\n' ' ')"
-  [ "$compose" = "${1:-}" ] && exit 0
-done
-[ -n "$found" ] || echo 'trouble=there is no compose command: docker compose, docker-compose, podman compose, podman-compose'
+search() {
+  found=
+  for compose in ${1:+"$1"} 'docker compose' 'docker-compose' 'podman compose' 'podman-compose'; do
+    if ! works "$compose"; then
+      [ "$compose" = "${1:-}" ] && { printf 'trouble=%s does not work there\n' "$compose"; return; }
+      continue
+    fi
+    found=$compose
+    case $compose in *podman*) program=podman ;; *) program=docker ;; esac
+    if said=$(engine "$program") && [ -n "$said" ]; then
+      printf 'compose=%s\nengine=%s\nversion=%s\n' "$compose" "$program" "$(printf %s "$said" | tr '\n' ' ')"
+      return
+    fi
+    printf 'trouble=%s\n' "$(printf %s "$program: $said" | tr '\n' ' ')"
+    [ "$compose" = "${1:-}" ] && return
+  done
+  [ -n "$found" ] || echo 'trouble=there is no compose command: docker compose, docker-compose, podman compose, podman-compose'
+}
+# Each says its lines as a whole: they are short.
+tools &
+search "${1:-}"
+wait
 "#;
 
-/// Makes the directory of a sandbox. What an earlier try left running is removed: it could change the tree under our hands. `$1` base, `$2` controller,
-/// `$3` sandbox, `$4` engine.
-pub(super) const PREPARE: &str = r#"
+/// A start whose connection broke goes on by itself: whoever takes its place ends it first. It has noted its process, when that was started, and its
+/// group, which is that of its session. `end_start DIRECTORY` says whether there was one.
+const END_START: &str = r#"
+started_at() { [ -r "/proc/$1/stat" ] && cut -d ' ' -f 22 "/proc/$1/stat"; }
+end_start() {
+  [ -f "$1/starting" ] && read -r process moment group <"$1/starting" || return 1
+  rm -f -- "$1/starting"
+  # Without a `--`, which not every shell takes here.
+  [ "$(started_at "$process")" = "$moment" ] && kill -KILL "-$group" 2>/dev/null
+}
+"#;
+
+const PREPARE: &str = r#"
 set -eu
 umask 077
 d=$1/$2/$3
 if [ -d "$d" ]; then
+  end_start "$d" || :
   ids=$("$4" ps --all --quiet --filter "label=sandboxer.sandbox=$3" --filter "label=sandboxer.home=$2")
   [ -z "$ids" ] || "$4" rm --force --volumes $ids >&2
   rm -rf "$d/sealed"
@@ -63,29 +83,22 @@ done
 mkdir -p "$d/workspaces" "$d/sealed" "$d/lists"
 "#;
 
-/// Looks at what the engine is about to mount or build from, before anything runs that could change it: none of it is a link, or lies behind one. `$1` the
-/// workspace there, then paths in it.
-pub(super) const EXPECT: &str = r#"
-set -eu
-root=$(realpath -e -- "$1")
-shift
-for path in "$@"; do
-  if [ "$(realpath -e -- "$root/$path")" != "$root${path:+/$path}" ]; then echo "$path is a link, or lies behind one" >&2; exit 1; fi
-done
-"#;
+/// Makes the directory of a sandbox. What an earlier try left running is removed: it could change the tree under our hands. `$1` base, `$2` controller,
+/// `$3` sandbox, `$4` engine.
+pub(super) fn prepare() -> String {
+    [END_START, PREPARE].concat()
+}
 
-/// Copies what is mounted from a place that nobody else writes to. `$1` the workspace there, `$2` the directory for copies, then triples: path in the
-/// workspace, name of the copy, its mode or nothing.
-pub(super) const SEAL: &str = r#"
-set -eu
-umask 077
-root=$1 sealed=$2
-shift 2
-while [ $# -gt 2 ]; do
-  cp --archive --no-target-directory -- "$root/$1" "$sealed/$2"
-  [ -z "$3" ] || chmod -- "$3" "$sealed/$2"
-  shift 3
-done
+/// `expect PATH` looks at what the engine is about to mount or build from, before anything runs that could change it: it is no link, and lies behind none.
+/// `seal PATH NAME MODE` copies what is mounted from a place that nobody else writes to; a directory has no mode, and is as it was.
+const SEALING: &str = r#"
+expect() {
+  if [ "$(realpath -e -- "$root/$1")" != "$root${1:+/$1}" ]; then echo "$1 is a link, or lies behind one" >&2; exit 1; fi
+}
+seal() {
+  cp --archive --no-target-directory -- "$root/$1" "$d/sealed/$2"
+  [ -z "$3" ] || chmod -- "$3" "$d/sealed/$2"
+}
 "#;
 
 /// Sees to it that what comes from a stack's bridges reaches nothing of the host. Ends with 41 where that cannot be.
@@ -106,10 +119,16 @@ guard() {
 const START: &str = r#"
 set -eu
 umask 077
-d=$1 network=$2 engine=$3 controller=$4 sandbox=$5
-shift 5
+d=$1 network=$2 engine=$3 controller=$4 sandbox=$5 expected=$7 sealed=$8
+root=$(realpath -e -- "$6")
+shift 8
+read -r one two three four group rest </proc/$$/stat
+trap 'rm -f -- "$d/starting"' EXIT
+echo "$$ $(started_at $$) $group" >"$d/starting"
 cat >"$d/stack.yaml.new"
 mv "$d/stack.yaml.new" "$d/stack.yaml"
+while [ "$expected" -gt 0 ]; do expect "$1"; expected=$((expected - 1)); shift; done
+while [ "$sealed" -gt 0 ]; do seal "$1" "$2" "$3"; sealed=$((sealed - 1)); shift 3; done
 if [ "$network" = guarded ]; then guard || exit 41; fi
 unset COMPOSE_FILE COMPOSE_PROFILES COMPOSE_PROJECT_NAME COMPOSE_ENV_FILES COMPOSE_PATH_SEPARATOR
 cd "$d"
@@ -117,10 +136,27 @@ cd "$d"
 "#;
 
 /// Writes the stack that it reads, and runs a compose command on it; then tells of the containers, as [`LOOK`]. `$1` directory, `$2` `guarded` or `open`,
-/// `$3` engine, `$4` controller, `$5` sandbox, then the command.
+/// `$3` engine, `$4` controller, `$5` sandbox, `$6` workspace, `$7` how many paths in it are expected, `$8` how many copies are made; then these paths, three
+/// words for each copy, and the command.
 pub(super) fn start() -> String {
-    format!("{FIREWALL}{START}set -- \"$engine\" \"$controller\" \"$sandbox\"\n{LOOK}")
+    let look = format!("set -- \"$engine\" \"$controller\" \"$sandbox\"\n{LOOK}");
+    [END_START, SEALING, FIREWALL, START, &look].concat()
 }
+
+/// Looks at images that others are built from: what is not there is fetched, so that no build does. Ends with 42 where one has instructions for whoever
+/// builds from it (`ONBUILD`), which nobody has checked. `$1` engine, then the images.
+pub(super) const BASES: &str = r#"
+set -eu
+engine=$1
+shift
+for image in "$@"; do
+  # The empty one, which is no image.
+  [ "$image" != scratch ] || continue
+  "$engine" image inspect --format . "$image" >/dev/null 2>&1 || "$engine" pull --quiet "$image" >&2
+  said=$("$engine" image inspect --format '{{len .Config.OnBuild}}' "$image")
+  [ "$said" = 0 ] || { echo "$image has instructions of its own for whoever builds from it (ONBUILD)" >&2; exit 42; }
+done
+"#;
 
 /// Whether the rule could be set, or is: changes nothing. No arguments.
 pub(super) const COULD_GUARD: &str = r#"
@@ -136,7 +172,7 @@ pub(super) const LOOK: &str = r#"
 set -eu
 ids=$("$1" ps --all --quiet --no-trunc --filter "label=sandboxer.sandbox=$3" --filter "label=sandboxer.home=$2")
 [ -n "$ids" ] || exit 0
-"$1" inspect --type container --format '{"id":{{json .Id}},"service":{{json (index .Config.Labels "com.docker.compose.service")}},"state":{{json .State}},"ports":{{json .NetworkSettings.Ports}},"networks":{{json .NetworkSettings.Networks}},"mounts":{{json .Mounts}}}' $ids
+"$1" inspect --type container --format '{"id":{{json .Id}},"service":{{json (index .Config.Labels "com.docker.compose.service")}},"state":{{json .State}},"ports":{{json .NetworkSettings.Ports}},"networks":{{json .NetworkSettings.Networks}}}' $ids
 "#;
 
 /// The end of what a container printed. `$1` engine, `$2` container.
@@ -164,42 +200,52 @@ set -- $ids
 echo $#
 "#;
 
-/// Removes everything that carries a sandbox's labels, then its directory, and looks whether something is left. `$1` base, `$2` controller, `$3` sandbox,
-/// then the engines.
-pub(super) const REMOVE: &str = r#"
+const REMOVE: &str = r#"
 set -u
 base=$1 controller=$2 sandbox=$3
 shift 3
+d=$base/$controller/$sandbox
 f="--filter label=sandboxer.sandbox=$sandbox --filter label=sandboxer.home=$controller"
 at=$(mktemp -d) || exit 1
 trap 'rm -rf -- "$at"' EXIT
 : >"$at/log"
-# At once: most of what a look takes is the start of the engine's client.
-look() {
-  "$1" ps --all $f --format '{{.ID}} {{.Status}}' >"$at/container" & containers=$!
-  "$1" network ls --quiet $f >"$at/network" & networks=$!
-  "$1" volume ls --quiet $f >"$at/volume" & volumes=$!
-  "$1" images --quiet $f --filter 'reference=sandboxer-*' >"$at/image" & images=$!
-  seen=0
-  for one in $containers $networks $volumes $images; do wait $one || seen=1; done
-  return $seen
+# What its engine was asked for last may come yet. Else nobody makes anything any more: of what there was nothing of, nothing comes.
+settled=yes
+! end_start "$d" || settled=
+# All at once, and while containers go: most of what a look takes is the start of the engine's client.
+look_elsewhere() {
+  looks=
+  for kind in $kinds; do
+    case $kind in
+      image) "$1" images --quiet $f --filter 'reference=sandboxer-*' >"$at/image" & ;;
+      *) "$1" $kind ls --quiet $f >"$at/$kind" & ;;
+    esac
+    looks="$looks $!"
+  done
+}
+remove_containers() {
+  ids=$(cut -d ' ' -f 1 "$at/container")
+  [ -n "$ids" ] || return 0
+  left=yes
+  paused=$(grep -i paused "$at/container" | cut -d ' ' -f 1)
+  [ -z "$paused" ] || "$1" unpause $paused >/dev/null 2>&1
+  "$1" rm --force --volumes $ids >/dev/null 2>"$at/log"
 }
 round() {
-  left=
-  look "$1" || return 1
-  ids=$(cut -d ' ' -f 1 "$at/container")
-  if [ -n "$ids" ]; then
-    left=yes
-    paused=$(grep -i paused "$at/container" | cut -d ' ' -f 1)
-    [ -z "$paused" ] || "$1" unpause $paused >/dev/null 2>&1
-    "$1" rm --force --volumes $ids >/dev/null 2>"$at/log" || return 2
-  fi
-  for kind in network volume image; do
+  left= again=network removed=0
+  look_elsewhere "$1"
+  "$1" ps --all $f --format '{{.ID}} {{.Status}}' >"$at/container" || return 1
+  remove_containers "$1" || removed=2
+  for look in $looks; do wait $look || return 1; done
+  [ $removed = 0 ] || return 2
+  for kind in $kinds; do
     ids=$(cat "$at/$kind")
     [ -n "$ids" ] || continue
     left=yes
+    [ $kind = network ] || again="$again $kind"
     "$1" $kind rm $([ $kind = image ] && echo --force) $ids >/dev/null 2>"$at/log" || return 2
   done
+  [ -z "$settled" ] || kinds=$again
 }
 for engine in "$@"; do
   if ! command -v "$engine" >/dev/null; then
@@ -207,12 +253,18 @@ for engine in "$@"; do
     [ $# -gt 1 ] || { echo "$engine is not there" >&2; exit 1; }
     continue
   fi
-  tries=0
+  tries=0 kinds='network volume image'
   while :; do
-    left=
     round "$engine"
     case $? in
-      0) [ -n "$left" ] || break; [ $tries -eq 0 ] || sleep 0.1 ;;
+      0)
+        if [ -z "$left" ]; then
+          [ -z "$settled" ] || break
+          settled=yes
+          sleep 0.5
+        fi
+        [ $tries -eq 0 ] || sleep 0.1
+        ;;
       1) exit 1 ;;
       *) sleep 0.1 ;;
     esac
@@ -220,12 +272,13 @@ for engine in "$@"; do
     [ $tries -lt 25 ] || { cat "$at/log" >&2; exit 1; }
   done
 done
-d=$base/$controller/$sandbox
 # What services have made as another user is out of our reach where we are not root; the engine is.
 clear_by_engine() {
   command -v "$1" >/dev/null || return 1
   image=sandboxer-remove:$sandbox
-  tar -cf - -T /dev/null | "$1" import --change "LABEL sandboxer.sandbox=$sandbox sandboxer.home=$controller" - "$image" >/dev/null || return 1
+  # Another one by that name would leave this one without any.
+  "$1" image inspect --format . "$image" >/dev/null 2>&1 ||
+    tar -cf - -T /dev/null | "$1" import --change "LABEL sandboxer.sandbox=$sandbox sandboxer.home=$controller" - "$image" >/dev/null || return 1
   binds=
   for place in /bin /lib /lib64 /usr; do [ ! -e $place ] || binds="$binds --volume $place:$place:ro"; done
   "$1" run --rm --network none --label "sandboxer.sandbox=$sandbox" --label "sandboxer.home=$controller" $binds \
@@ -248,6 +301,12 @@ if [ -e "$d" ] || [ -L "$d" ]; then mv -- "$d" "$d.gone" && clear "$@" || exit 1
 rmdir "$base/$controller" "$base" 2>/dev/null
 [ ! -e "$d" ] && [ ! -e "$d.gone" ]
 "#;
+
+/// Removes everything that carries a sandbox's labels, then its directory, and looks whether something is left. `$1` base, `$2` controller, `$3` sandbox,
+/// then the engines.
+pub(super) fn remove() -> String {
+    [END_START, REMOVE].concat()
+}
 
 /// A line for everything of a controller's: kind, sandbox, name, state, time. `$1` base, `$2` controller, `$3` sandbox or nothing, then the engines.
 pub(super) const INVENTORY: &str = r#"

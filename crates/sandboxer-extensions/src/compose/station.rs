@@ -183,16 +183,17 @@ impl Station {
 
     /// The same, asked now.
     pub fn greet_now(&self) -> Result<Greeting> {
-        let said = self.text("look around on", scripts::GREET, &[&self.compose()])?;
-        let begun = Instant::now();
+        let answer = self.ask(scripts::GREET, &[&self.compose()], &[], LOOKING)?;
+        if answer.code != 0 {
+            return Err(self.failed("look around on", &answer));
+        }
         let far = match self.host.ssh.compress.unwrap_or_default() {
             Compression::Always => true,
             Compression::Never => false,
-            Compression::Auto => {
-                self.is_elsewhere() && self.must("reach", ":", &[]).is_ok() && begun.elapsed() > LONG_WAY
-            }
+            // Its first word is said at once: what it takes is the way.
+            Compression::Auto => self.is_elsewhere() && answer.first_word > LONG_WAY,
         };
-        Ok(Greeting { far, ..Greeting::read(&said) })
+        Ok(Greeting { far, ..Greeting::read(&String::from_utf8_lossy(&answer.stdout)) })
     }
 
     /// What the host says, where it can be used at all.

@@ -1,10 +1,12 @@
 //! Ways into a stack, and holding it still.
 
+mod entering;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use sandboxer_core::contract::Quiet;
-use sandboxer_core::environment::{Handle, Way};
+use sandboxer_core::environment::{Endpoint, Handle, Way};
 use sandboxer_core::{Error, Result, resolve};
 
 use super::look::Container;
@@ -22,6 +24,7 @@ pub(super) fn line(on: &OnHost, made: &Made, way: &Way<'_>) -> Result<Option<Vec
             }
             words.push(container(made, part)?.into());
             words.extend(command.iter().cloned());
+            entering::enter(&noted(made), &on.context.cancel)?;
             Some(on.station.line(words, terminal))
         }
         Way::Logs { part, follow, tail } => {
@@ -36,7 +39,23 @@ pub(super) fn line(on: &OnHost, made: &Made, way: &Way<'_>) -> Result<Option<Vec
             }
             Some(on.station.line(words, false))
         }
-        Way::Forward { endpoint, port } => on.station.tunnel(port, &endpoint.host, endpoint.port),
+        Way::Forward { endpoint, port } => {
+            let line = on.station.tunnel(port, &endpoint.host, endpoint.port);
+            line.as_ref().map_or(Ok(()), |_| tunnelled(endpoint))?;
+            line
+        }
+    })
+}
+
+/// By ssh, nothing goes through a tunnel but connections.
+fn tunnelled(endpoint: &Endpoint) -> Result<()> {
+    let Some(name) = endpoint.name.strip_suffix("/udp") else { return Ok(()) };
+    Err(Error::Usage {
+        message: format!("{name} speaks UDP, which cannot be led here"),
+        hint: Some(
+            "ask it from a service: `sandbox exec ID --service NAME -- CMD`; or publish a TCP port beside it"
+                .to_owned(),
+        ),
     })
 }
 
@@ -83,6 +102,12 @@ fn names(made: &Made) -> Vec<&str> {
     made.services.keys().map(String::as_str).collect()
 }
 
+/// A pause goes on there when whoever asked for it is killed here. Who lets go then waits until it is over, or it would be paused after it was let go of.
+/// Where there is no lock to be had, it goes without. `$5` the sandbox's directory.
+const ONE_BY_ONE: &str = r#"
+if [ -d "$5" ] && command -v flock >/dev/null; then exec 9>>"$5/still"; flock -w 20 9 || :; fi
+"#;
+
 /// Stands still until it is dropped.
 struct Held {
     station: Station,
@@ -93,11 +118,11 @@ struct Held {
 /// Holds every container still; `None` where none runs.
 pub(super) fn hold_still(on: &OnHost, handle: &Handle) -> Result<Option<Quiet>> {
     let made = made(handle)?;
+    entering::keep_out(&noted(&made), &on.context.cancel)?;
     let held = Held { station: on.station.undisturbed(), made, sandbox: handle.sandbox_id.to_string() };
-    held.note()?;
     match held.ask("pause") {
         Ok(0) => {
-            let _ = std::fs::remove_file(held.noted());
+            let _ = std::fs::remove_file(noted(&held.made));
             std::mem::forget(held);
             Ok(None)
         }
@@ -118,7 +143,7 @@ pub(super) fn let_go(on: &OnHost, handle: &Handle) -> Result<()> {
         sandbox: handle.sandbox_id.to_string(),
     };
     // Who is not in the way of anybody need not ask the host.
-    let let_go = if held.noted().exists() { held.release() } else { Ok(()) };
+    let let_go = if noted(&held.made).exists() { held.release() } else { Ok(()) };
     // Who has just not been reached is not tried again by dropping it.
     std::mem::forget(held);
     let_go
@@ -131,29 +156,24 @@ pub(super) fn release(station: &Station, made: &Made, container: &Container) -> 
         .map(drop)
 }
 
+/// A file of this machine that is there for as long as something may stand still.
+fn noted(made: &Made) -> PathBuf {
+    made.records.join("held")
+}
+
 impl Held {
-    /// A file of this machine that is there for as long as something may stand still.
-    fn noted(&self) -> PathBuf {
-        self.made.records.join("held")
-    }
-
-    fn note(&self) -> Result<()> {
-        let file = self.noted();
-        std::fs::create_dir_all(&self.made.records)
-            .and_then(|()| std::fs::write(&file, []))
-            .map_err(|error| Error::io("write", file, error))
-    }
-
     fn release(&self) -> Result<()> {
         self.ask("unpause")?;
         // Where it stays, the next one asks again.
-        let _ = std::fs::remove_file(self.noted());
+        let _ = std::fs::remove_file(noted(&self.made));
         Ok(())
     }
 
     fn ask(&self, what: &str) -> Result<usize> {
-        let arguments = [self.made.engine.as_str(), &self.made.controller, &self.sandbox, what];
-        let said = self.station.text("hold the services still on", scripts::STILL, &arguments)?;
+        let Made { engine, controller, directory, .. } = &self.made;
+        let arguments = [engine.as_str(), controller, &self.sandbox, what, directory];
+        let script = format!("{ONE_BY_ONE}{}", scripts::STILL);
+        let said = self.station.text("hold the services still on", &script, &arguments)?;
         match said.trim() {
             "" if what == "unpause" => Ok(0),
             said => said.parse().map_err(|_| {
@@ -167,7 +187,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         // A drop cannot fail. One more try, for an engine that was busy.
-        if self.noted().exists() && self.release().is_err() {
+        if noted(&self.made).exists() && self.release().is_err() {
             let _ = self.release();
         }
     }
