@@ -192,6 +192,63 @@ fn a_stack_is_made_again_with_its_volumes() {
 }
 
 #[test]
+fn what_cannot_be_brought_here_is_told() {
+    let Some(yard) = Yard::new(ONE) else { return };
+    yard.create();
+    yard.inside("web", "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do mkfifo p$i; done; echo more >> hello.txt");
+    let ran = yard.world.run(&["diff", "e2e"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "M hello.txt\n"), "{}", ran.stderr);
+    let warned = "warning: left out, or not as it was: p1: a device, socket or pipe";
+    assert!(ran.stderr.contains(warned) && ran.stderr.contains("warning: and 2 more"), "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches("socket or pipe").count(), 10, "{}", ran.stderr);
+    // It is said when it happens, and not of what is as it was.
+    assert!(!yard.world.run(&["diff", "e2e"]).stderr.contains("warning"));
+    yard.destroy();
+}
+
+/// An image with files of its own where a volume is mounted, and a service that has ended and alone has another.
+const STOCKED: &str = "
+services:
+  store: {build: ../image, command: sleep infinity, init: true, volumes: ['goods:/goods']}
+  seed: {image: 'busybox:test', command: sh -c 'echo once >> /log/log', volumes: ['log:/log']}
+volumes: {goods: {}, log: {}}
+";
+
+#[test]
+fn a_checkpoint_has_every_volume_and_nothing_that_was_removed() {
+    let Some(yard) = Yard::new(STOCKED) else { return };
+    let world = &yard.world;
+    let stocked =
+        "FROM busybox:test\nRUN mkdir /goods; cd /goods; touch old new; chown 7:8 /goods; chmod 750 /goods\n";
+    world.file("project/image/Dockerfile", stocked);
+    let id = yard.create()["sandbox_id"].as_str().unwrap().to_owned();
+    assert_eq!(yard.inside("store", "ls /goods"), "new\nold\n");
+    yard.inside("store", "rm /goods/old");
+    let tidy_up = || {
+        let of = format!("label=sandboxer.sandbox={id}");
+        let filters = ["--filter", &of, "--filter", "label=com.docker.compose.service=seed"];
+        let seed = yard.host.run(&[&["ps", "--all", "--quiet"][..], &filters].concat());
+        yard.host.run(&["rm", &seed]);
+    };
+    tidy_up();
+    world.ok(&["checkpoint", "e2e", "stocked"]);
+    world.ok(&["recreate", "e2e", "--from", "stocked"]);
+    assert_eq!(yard.inside("store", "ls /goods; stat -c '%a %u %g' /goods"), "new\n750 7 8\n");
+    let log = format!("sandboxer-{}_log", id.to_lowercase());
+    let at = yard.host.run(&["volume", "inspect", "--format", "{{.Mountpoint}}", &log]);
+    assert_eq!(yard.host.there("cat", &[&format!("{at}/log")]), "once\nonce");
+    // What cannot be kept is not left out.
+    tidy_up();
+    yard.host.run(&["volume", "rm", &log]);
+    let error = world.json_error(&["checkpoint", "e2e", "less"], 5);
+    assert!(error["message"].as_str().unwrap().contains("volume log of the stack"), "{error}");
+    assert!(error["hints"].to_string().contains("sandbox recreate"), "{error}");
+    let left = yard.host.inventory(&id);
+    assert!(!left.iter().any(|line| line.contains("sandboxer-volumes")), "{left:#?}");
+    yard.destroy();
+}
+
+#[test]
 fn a_checkout_is_a_repository_there_too() {
     let Some(yard) = Yard::new(ONE) else { return };
     let world = &yard.world;

@@ -47,6 +47,30 @@ fn reconciles(world: &World, host: &RemoteHost, told: &str) {
     }
 }
 
+/// Nobody there hears that a connection is gone: what was started goes on, unless somebody ends it.
+#[test]
+fn a_start_whose_connection_is_cut_is_ended_before_anything_is_removed() {
+    let Some(yard) = Yard::new(ONE) else { return };
+    let slow = "#!/bin/sh\necho $$ > /root/begun\nsleep 5\nexec docker-compose \"$@\"\n";
+    std::fs::write(yard.host.home().join("slow"), slow).unwrap();
+    yard.host.there("chmod", &["755", "/root/slow"]);
+    let mut creating = yard.world.command(&create("profile.stack", "h1"));
+    creating.env("SANDBOXER_COMPOSE_CMD", "/root/slow").stdout(Stdio::null()).stderr(Stdio::null());
+    let mut creating = creating.spawn().unwrap();
+    let (begun, until) = (yard.host.home().join("begun"), Instant::now() + Duration::from_secs(60));
+    while !begun.exists() {
+        assert!(Instant::now() < until, "nothing was started");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    yard.host.cut_connections();
+    assert!(!creating.wait().unwrap().success());
+    let process = std::fs::read_to_string(&begun).unwrap();
+    let lives =
+        || yard.host.in_namespace("kill").args(["-0", process.trim()]).output().unwrap().status.success();
+    assert!(!lives(), "it goes on");
+    yard.is_clean();
+}
+
 #[test]
 fn a_creation_that_is_killed_leaves_nothing_once_it_is_reconciled() {
     let Some(yard) = Yard::new(ONE) else { return };

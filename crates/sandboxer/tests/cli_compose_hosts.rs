@@ -5,6 +5,8 @@ mod common;
 #[path = "common/stack.rs"]
 mod stack;
 
+use std::time::{Duration, Instant};
+
 use common::World;
 use sandboxer_testkit::host::{Engine, RemoteHost, Setup};
 use serde_json::{Value, json};
@@ -148,6 +150,36 @@ fn a_host_that_has_everything_says_so_and_is_left_as_it_was() {
     assert!(rules().lines().nth(1).unwrap().contains("sbx+"), "{}", rules());
     world.ok(&["destroy", "e2e", "--discard"]);
     assert_eq!(host.inventory(""), Vec::<String>::new());
+}
+
+#[test]
+fn a_check_that_is_cut_leaves_nothing() {
+    let Some(host) = own(RemoteHost::start()) else { return };
+    let world = World::new();
+    write_host(&world, "h1", host.name(), host.ssh_config(), &json!({}));
+    let mut check = world.command(&["hosts", "check", "h1"]).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    let wait_for = |what: &dyn Fn(&[String]) -> bool| {
+        loop {
+            let there = host.inventory("");
+            if what(&there) {
+                return there;
+            }
+            assert!(Instant::now() < until, "{there:#?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let there = wait_for(&|there| there.iter().any(|line| line.starts_with("network sandboxer-probe")));
+    check.kill().unwrap();
+    check.wait().unwrap();
+    host.cut_connections();
+    // Whatever does not clean up after itself is found by these.
+    let word = world.text("home/controller").split(' ').next().unwrap().to_owned();
+    let ours = |line: &String| line.contains("sbx_probe_") && line.contains(&word);
+    assert!(there.iter().all(ours), "{there:#?}");
+    wait_for(&|there| there.is_empty());
+    let rules = host.there("iptables", &["--wait", "-S", "INPUT"]);
+    assert!(!rules.contains("sbx"), "{rules}");
 }
 
 #[test]

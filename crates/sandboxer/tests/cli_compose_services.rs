@@ -5,6 +5,8 @@ mod common;
 #[path = "common/stack.rs"]
 mod stack;
 
+use std::time::{Duration, Instant};
+
 use common::Ran;
 use serde_json::json;
 use stack::{ONE, Yard, create, write_profile, write_stack};
@@ -72,6 +74,26 @@ fn arguments_and_input_reach_a_service_as_they_are() {
 }
 
 #[test]
+fn commands_begin_while_others_look() {
+    let Some(yard) = Yard::new(ONE) else { return };
+    yard.create();
+    let until = Instant::now() + Duration::from_secs(8);
+    let again = |words: &[&str]| {
+        while Instant::now() < until {
+            let ran = yard.world.run(words);
+            assert_eq!(ran.code, 0, "{words:?}: {}", ran.stderr);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| again(&["exec", "e2e", "--", "true"]));
+        }
+        scope.spawn(|| again(&["diff", "e2e"]));
+    });
+    yard.destroy();
+}
+
+#[test]
 fn the_service_that_is_meant_is_found_or_asked_for() {
     let Some(yard) = Yard::new(TWO) else { return };
     let world = &yard.world;
@@ -104,7 +126,7 @@ fn the_service_that_is_meant_is_found_or_asked_for() {
 #[test]
 fn ports_are_published_on_the_loopback_of_the_host_with_its_network() {
     let Some(yard) = Yard::new(
-        "services:\n  web: {image: 'busybox:test', command: httpd -f -p 8080 -h /shop, init: true, volumes: ['..:/shop'], ports: ['0.0.0.0:80:8080']}\n",
+        "services:\n  web: {image: 'busybox:test', command: httpd -f -p 8080 -h /shop, init: true, volumes: ['..:/shop'], ports: ['0.0.0.0:80:8080', '53:5353/udp']}\n",
     ) else {
         return;
     };
@@ -116,6 +138,9 @@ fn ports_are_published_on_the_loopback_of_the_host_with_its_network() {
     let port = endpoint["port"].as_u64().unwrap().to_string();
     let at = format!("http://127.0.0.1:{port}/hello.txt");
     assert_eq!(yard.host.there("busybox", &["wget", "-q", "-O", "-", &at]), "hello\nworld");
+    // No tunnel is said to lead where none can.
+    let udp = world.json_error(&["forward", "e2e", "5353"], 2);
+    assert!(udp["message"].as_str().unwrap().contains("web:5353 speaks UDP"), "{udp}");
     let listening = yard.host.there("sh", &["-c", "ss -ltn | grep -c '0.0.0.0:80 ' || true"]);
     assert_eq!(listening, "0");
     yard.destroy();
@@ -187,6 +212,23 @@ fn an_image_that_was_built_goes_with_its_stack() {
     world.file("project/image/Dockerfile", "FROM busybox:test\nRUN echo no such luck >&2; exit 4\n");
     let said = refused(&yard, "profile.stack");
     assert!(said.contains("returned a non-zero code: 4") || said.contains("exit code: 4"), "{said}");
+    assert_eq!(yard.host.run(&["ps", "--all", "--quiet"]), "", "the container of a step that failed");
+}
+
+/// What is built from may say what happens to whoever builds from it, and nobody has looked at that.
+#[test]
+fn a_build_from_an_image_with_instructions_of_its_own_is_refused() {
+    let Some(yard) = Yard::new("services:\n  web: {build: ../image, command: sleep 999, init: true}\n")
+    else {
+        return;
+    };
+    let trap =
+        "tar -cf - -T /dev/null | docker import --change 'ONBUILD ADD http://127.0.0.1:9/x /x' - trap:1";
+    yard.host.there("sh", &["-c", trap]);
+    yard.world.file("project/image/Dockerfile", "FROM trap:1\nCMD [\"true\"]\n");
+    let said = refused(&yard, "profile.stack");
+    assert!(said.contains("trap:1") && said.contains("ONBUILD") && said.contains("build-fetch"), "{said}");
+    yard.host.run(&["rmi", "trap:1"]);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! - what follows, up to the next command, is its output, stderr included; none means that it does not matter;
 //! - a block that starts with ```` ```console overlay ```` is left out where no overlay can be mounted;
 //! - one that starts with ```` ```console host ```` has another machine, `build-1`, that ssh reaches; it is left out where there can be none;
+//! - a runbook is read in the repository: `contrib` is there;
 //! - a block that starts with a language and the name of a file, such as ```` ```yaml config.yaml ````, is written to that file in the
 //!   user's configuration directory;
 //! - `[..]` stands for anything within a line, a line `...` for any number of lines.
@@ -123,6 +124,10 @@ fn run_page(page: &Path, overlays: bool) {
     let world = World::new();
     let mut directory = world.path("page");
     fs::create_dir(&directory).unwrap();
+    if page.parent().is_some_and(|within| within.ends_with("runbooks")) {
+        let contrib = repository().canonicalize().unwrap().join("contrib");
+        std::os::unix::fs::symlink(contrib, directory.join("contrib")).unwrap();
+    }
     let mut steps = steps(&fs::read_to_string(page).unwrap());
     let host = steps.iter().any(|step| step.needs == "host").then(|| another_machine(&world));
     let host = host.transpose().unwrap_or_else(|reason| {
@@ -186,7 +191,9 @@ fn repository() -> PathBuf {
 #[test]
 fn every_command_in_the_documentation_works() {
     let mut pages = vec![repository().join("README.md")];
-    pages.extend(fs::read_dir(repository().join("docs")).unwrap().map(|entry| entry.unwrap().path()));
+    for place in ["docs", "docs/runbooks"] {
+        pages.extend(fs::read_dir(repository().join(place)).unwrap().map(|entry| entry.unwrap().path()));
+    }
     pages.retain(|page| page.extension().is_some_and(|e| e == "md") && page.exists());
     pages.sort();
     let overlays = overlays_work();
@@ -194,6 +201,18 @@ fn every_command_in_the_documentation_works() {
         sandboxer_testkit::skip("no overlay can be mounted, so what the pages show of them is left out");
     }
     pages.iter().for_each(|page| run_page(page, overlays));
+}
+
+/// What is shown in another kind of block is not run, and need not work.
+#[test]
+fn runbooks_show_commands_that_are_run() {
+    for entry in fs::read_dir(repository().join("docs/runbooks")).unwrap() {
+        let page = entry.unwrap().path();
+        let text = fs::read_to_string(&page).unwrap();
+        assert!(!steps(&text).is_empty(), "{}", page.display());
+        let idle = |line: &&str| matches!(line.trim_end(), "```sh" | "```bash" | "```shell");
+        assert_eq!(text.lines().find(idle), None, "{}", page.display());
+    }
 }
 
 #[test]

@@ -212,8 +212,8 @@ impl Ui {
         }
     }
 
-    /// Warns of what is removed to keep within the budgets, whenever that happens.
-    pub fn removal_teller(&self) -> Arc<dyn Fn(&str) + Send + Sync> {
+    /// The same as [`Self::warn`], for whoever cannot hold on to this: of what is removed to keep within the budgets, of what is left out.
+    pub fn warner(&self) -> Arc<dyn Fn(&str) + Send + Sync> {
         let (json, warning) = (self.json, self.paint_err(style::WARN, "warning:"));
         Arc::new(move |told| {
             if !json {

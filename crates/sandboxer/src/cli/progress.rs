@@ -31,6 +31,40 @@ pub fn for_terminal(quiet: bool) -> Arc<dyn Progress> {
     if quiet || !std::io::stderr().is_terminal() { Arc::new(NoProgress) } else { Arc::new(Bar::default()) }
 }
 
+/// So many lines of what was left out are shown.
+const MOST: usize = 10;
+
+/// Tells of what was left out, whoever hears of the rest.
+pub struct Telling {
+    /// Hears of long work.
+    pub work: Arc<dyn Progress>,
+    /// Warns somebody.
+    pub warn: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Progress for Telling {
+    fn begin(&self, step: &str, total: Option<u64>) {
+        self.work.begin(step, total);
+    }
+
+    fn advance(&self, entries: u64, bytes: u64) {
+        self.work.advance(entries, bytes);
+    }
+
+    fn end(&self) {
+        self.work.end();
+    }
+
+    fn left_out(&self, what: &[String]) {
+        for one in what.iter().take(MOST) {
+            (self.warn)(&format!("left out, or not as it was: {one}"));
+        }
+        if what.len() > MOST {
+            (self.warn)(&format!("and {} more", what.len() - MOST));
+        }
+    }
+}
+
 impl Progress for Bar {
     fn begin(&self, step: &str, total: Option<u64>) {
         self.end();
@@ -95,6 +129,19 @@ mod tests {
         assert_eq!(bar.entries.load(Ordering::Relaxed), 3);
         bar.end();
         assert!(bar.step.lock().unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_left_out_is_told_up_to_a_point() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let heard = told.clone();
+        let warn = Arc::new(move |text: &str| heard.lock().unwrap().push(text.to_owned()));
+        let telling = Telling { work: Arc::new(NoProgress), warn };
+        telling.left_out(&["pipe: a pipe".to_owned()]);
+        assert_eq!(std::mem::take(&mut *told.lock().unwrap()), ["left out, or not as it was: pipe: a pipe"]);
+        telling.left_out(&vec![String::new(); 13]);
+        let told = told.lock().unwrap().clone();
+        assert_eq!((told.len(), told[10].as_str()), (11, "and 3 more"));
     }
 
     #[test]

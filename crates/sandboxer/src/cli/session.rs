@@ -78,10 +78,11 @@ impl App {
     fn open_with(&self, settings: Settings) -> Result<Session, CliError> {
         let signals =
             Signals::install().map_err(|e| sandboxer_core::Error::io("watch signals for", "/", e))?;
+        let work = progress::for_terminal(self.quiet || self.ui.json);
         let setup = Setup {
-            progress: progress::for_terminal(self.quiet || self.ui.json),
+            progress: Arc::new(progress::Telling { work, warn: self.ui.warner() }),
             cancel: signals.cancel_flag(),
-            on_removal: if is_served() { Arc::new(|_| {}) } else { self.ui.removal_teller() },
+            on_removal: if is_served() { Arc::new(|_| {}) } else { self.ui.warner() },
             ..setup(&self.places, settings.clone())?
         };
         let manager = wiring::open(setup)?;

@@ -1,8 +1,7 @@
-use sandboxer_core::config::parse_duration;
 use sandboxer_core::service::ReconcileReport;
 
 use super::hosts_check::meant;
-use super::reconcile::tell_removed;
+use super::reconcile::{CarefulArgs, tell_removed};
 use crate::cli::output::{self, count};
 use crate::cli::session::App;
 use crate::cli::{Outcome, exit};
@@ -20,28 +19,24 @@ pub struct Args {
     /// Only this one
     #[arg(value_name = "ID")]
     id: Option<String>,
-    /// Only say what would be done
-    #[arg(long)]
-    dry_run: bool,
-    /// Leave alone what is younger than this
-    #[arg(long, value_name = "DURATION", default_value = "10m")]
-    grace: String,
+    #[command(flatten)]
+    careful: CarefulArgs,
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
-    let grace = parse_duration(&args.grace)?.unsigned_abs();
+    let (grace, dry_run) = args.careful.read()?;
     let hosts = meant(app, args.id.as_deref())?;
     let session = app.open()?;
     let mut all = ReconcileReport::default();
     for host in &hosts {
-        all.add(session.manager.reconcile_host(&host.id, grace, args.dry_run)?);
+        all.add(session.manager.reconcile_host(&host.id, grace, dry_run)?);
     }
     if app.ui.json {
         app.ui.document(&all)?;
     } else {
-        tell_removed(&mut app.ui, &all, args.dry_run)?;
+        tell_removed(&mut app.ui, &all, dry_run)?;
         all.failed.iter().for_each(|failure| app.ui.warn(output::sentence(failure)));
-        let verb = if args.dry_run { "to remove" } else { "removed" };
+        let verb = if dry_run { "to remove" } else { "removed" };
         app.ui.line(format_args!(
             "{} looked at, {} {verb}",
             count(hosts.len(), "host"),

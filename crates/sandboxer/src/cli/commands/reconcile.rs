@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use sandboxer_core::config::parse_duration;
 use sandboxer_core::service::ReconcileReport;
 
@@ -18,6 +20,13 @@ Examples:
   sandbox reconcile --dry-run
   sandbox reconcile --grace 1h")]
 pub struct Args {
+    #[command(flatten)]
+    careful: CarefulArgs,
+}
+
+/// How careful somebody is who removes what nobody knows of.
+#[derive(clap::Args)]
+pub struct CarefulArgs {
     /// Only say what would be done
     #[arg(long)]
     dry_run: bool,
@@ -26,13 +35,20 @@ pub struct Args {
     grace: String,
 }
 
+impl CarefulArgs {
+    /// What is younger than this is left alone; and whether nothing is done at all.
+    pub fn read(&self) -> Result<(Duration, bool), CliError> {
+        Ok((parse_duration(&self.grace)?.unsigned_abs(), self.dry_run))
+    }
+}
+
 pub fn run(app: &mut App, args: &Args) -> Outcome {
-    let grace = parse_duration(&args.grace)?.unsigned_abs();
+    let (grace, dry_run) = args.careful.read()?;
     let session = app.open()?;
-    let report = session.manager.reconcile(grace, args.dry_run)?;
+    let report = session.manager.reconcile(grace, dry_run)?;
     match app.ui.json {
         true => app.ui.document(&report)?,
-        false => tell(&mut app.ui, &report, args.dry_run)?,
+        false => tell(&mut app.ui, &report, dry_run)?,
     }
     Ok(if report.failed.is_empty() { exit::OK } else { exit::ERROR })
 }
