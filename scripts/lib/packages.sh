@@ -89,3 +89,33 @@ install_missing() {
         note_skip "$command is missing (Debian package $package): $purpose"
     done <<<"$(missing_tools)"
 }
+
+# A release of Debian whose `docker-compose` is the second version, a plugin of docker.
+readonly COMPOSE_RELEASE=trixie
+
+# Where docker has no `compose`, fetches it for the tests, and installs it nowhere: machines that tests make get it (SANDBOXER_TEST_COMPOSE).
+compose_plugin() {
+    local root
+    ! docker compose version >/dev/null 2>&1 || return 0
+    root="$(target_dir)/tools/compose"
+    [ -x "$root/docker-compose" ] || fetch_compose "$root" >&2 ||
+        { note_skip "\`docker compose\` cannot be fetched from Debian $COMPOSE_RELEASE: stacks made by it"; return 0; }
+    export SANDBOXER_TEST_COMPOSE="$root/docker-compose"
+}
+
+# fetch_compose DIRECTORY: with lists and a cache of its own, from the mirror that this system has its packages from.
+fetch_compose() {
+    local root=$1 mirror apt keys=/usr/share/keyrings/debian-archive-keyring.gpg
+    have apt-get || { say "no apt-get here"; return 1; }
+    # shellcheck disable=SC2016  # apt's own variable
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' | head -n 1)
+    [ -n "$mirror" ] || { say "no mirror of Debian is known here"; return 1; }
+    say "fetching docker compose into $root (once)"
+    mkdir -p "$root/lists/partial" "$root/cache/archives/partial" "$root/files"
+    echo "deb [signed-by=$keys] $mirror $COMPOSE_RELEASE main" >"$root/sources.list"
+    apt="apt-get -qq -o Dir::Etc::sourcelist=$root/sources.list -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists=$root/lists -o Dir::Cache=$root/cache"
+    $apt update && (cd "$root" && $apt download docker-compose) || return 1
+    dpkg-deb --extract "$root"/docker-compose_*.deb "$root/files" || return 1
+    mv "$root/files/usr/libexec/docker/cli-plugins/docker-compose" "$root/docker-compose"
+    rm -rf "$root/lists" "$root/cache" "$root/files" "$root"/docker-compose_*.deb
+}

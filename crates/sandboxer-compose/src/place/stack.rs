@@ -67,6 +67,9 @@ pub struct Expected {
 pub struct Stack {
     /// The compose file. It refers to nothing, and the same model gives the same bytes.
     pub yaml: String,
+    /// The same without the order in which services start, for whoever makes them and starts none: docker-compose 1.29 would wait all the same for what
+    /// a service depends on, which never comes.
+    pub unordered: String,
     /// The services that run. One of which the file wants no container (`scale: 0`) is in the file that is handed over, and not among them.
     pub services: Vec<Service>,
     /// The volumes by the names that the engine knows them by.
@@ -102,8 +105,11 @@ impl Placer<'_> {
         }
         let networks = self.networks(&written)?;
         let volumes = self.volumes(&written)?;
-        let yaml = write::file(written, &networks, &volumes)
-            .map_err(|what| At::file(&self.model.file.to_string()).refuse(what, "make the stack smaller"))?;
+        let write = |services: Map<String, Value>| {
+            write::file(services, &networks, &volumes)
+                .map_err(|what| At::file(&self.model.file.to_string()).refuse(what, "make the stack smaller"))
+        };
+        let (unordered, yaml) = (write(without_order(&written))?, write(written)?);
         let images_built = services
             .iter()
             .filter(|service| service.built_from.is_some())
@@ -112,6 +118,7 @@ impl Placer<'_> {
         services.retain(|service| service.replicas > 0);
         Ok(Stack {
             yaml,
+            unordered,
             images_built,
             bases: self.bases.take().into_iter().collect(),
             services,
@@ -123,6 +130,14 @@ impl Placer<'_> {
             notes: self.notes.take(),
         })
     }
+}
+
+fn without_order(services: &Map<String, Value>) -> Map<String, Value> {
+    let mut services = services.clone();
+    for service in services.values_mut().filter_map(Value::as_object_mut) {
+        service.remove("depends_on");
+    }
+    services
 }
 
 /// The names of what is the stack's own.

@@ -314,3 +314,15 @@ fn what_was_kept_of_a_volume_is_all_that_is_in_it() {
     assert_eq!([&mounts[0]["volume"], &mounts[2]["volume"]], [&json!({"nocopy": true}); 2]);
     assert_eq!(mounts[1].get("volume"), None, "{mounts}");
 }
+
+/// A program that starts nothing may wait for what never starts.
+#[test]
+fn what_is_made_without_a_start_is_the_same_in_any_order() {
+    let stack = Workspace::new(
+        "services:\n  web: {image: a, depends_on: {db: {condition: service_healthy}}}\n  db: {image: a, volumes: ['d:/d']}\nvolumes: {d: {}}\n",
+    );
+    let (stack, mut ordered) = (stack.stack().unwrap(), stack.written());
+    assert_eq!(ordered["services"]["web"]["depends_on"]["db"]["condition"], "service_healthy");
+    ordered["services"]["web"].as_object_mut().unwrap().remove("depends_on");
+    assert_eq!(crate::yaml::parse(&stack.unordered, "x").unwrap(), ordered);
+}

@@ -196,16 +196,17 @@ impl Start<'_> {
         if !self.stack.images_built.is_empty() {
             self.begin("building the images");
             self.check_bases()?;
-            self.compose(std::mem::take(&mut sealing), &["build", "--force-rm"])?;
+            self.compose(&self.stack.yaml, std::mem::take(&mut sealing), &["build", "--force-rm"])?;
         }
         if let Some(kept) = &self.request.kept {
             self.begin("making the services");
-            self.compose(std::mem::take(&mut sealing), &["up", "--no-build", "--no-start"])?;
+            let sealing = std::mem::take(&mut sealing);
+            self.compose(&self.stack.unordered, sealing, &["up", "--no-build", "--no-start"])?;
             self.begin("filling the volumes");
             volumes::fill(self.on, self.made, self.request.sandbox_id.as_str(), kept)?;
         }
         self.begin("starting the services");
-        self.compose(sealing, &["up", "--no-build", "--detach", "--remove-orphans"])
+        self.compose(&self.stack.yaml, sealing, &["up", "--no-build", "--detach", "--remove-orphans"])
     }
 
     /// A build that is kept from the network has nothing fetched by what it is built from, either.
@@ -238,8 +239,9 @@ impl Start<'_> {
         }
     }
 
-    fn compose(&self, sealing: Sealing, command: &[&str]) -> Result<Vec<Container>> {
-        let Self { on, request, made, stack, workspace } = self;
+    /// Runs a command on a file, which is the stack.
+    fn compose(&self, text: &str, sealing: Sealing, command: &[&str]) -> Result<Vec<Container>> {
+        let Self { on, request, made, workspace, .. } = self;
         let network = if is_guarded(on, request) { "guarded" } else { "open" };
         let (file, root) =
             (format!("{}/stack.yaml", made.directory), format!("{}/workspaces/{workspace}", made.directory));
@@ -251,7 +253,7 @@ impl Start<'_> {
         arguments.extend(made.compose.iter().map(String::as_str));
         arguments.extend(["-p", made.project.as_str(), "-f", file.as_str()]);
         arguments.extend(command);
-        let answer = on.station.ask(&scripts::start(), &arguments, stack.yaml.as_bytes(), STARTING)?;
+        let answer = on.station.ask(&scripts::start(), &arguments, text.as_bytes(), STARTING)?;
         match answer.code {
             0 => look::read(&on.station, &String::from_utf8_lossy(&answer.stdout)),
             NO_FIREWALL => Err(unguarded(on, &answer.complaint())),

@@ -7,6 +7,7 @@
 mod inventory;
 mod machine;
 mod names;
+mod plugin;
 mod proxy;
 mod sshd;
 #[cfg(test)]
@@ -64,6 +65,8 @@ pub struct Setup {
     pub home_bytes: Option<u64>,
     /// No network of its own: sshd listens on a port of this machine's loopback. For a machine without an engine.
     pub main_network: bool,
+    /// Whether root has `docker compose`, too.
+    pub compose_plugin: bool,
 }
 
 /// A running machine; dropped, it is gone with everything on it.
@@ -83,6 +86,11 @@ impl RemoteHost {
     /// A machine with docker, or why there is none here.
     pub fn start() -> Result<Self, String> {
         Self::with(&Setup::default())
+    }
+
+    /// A machine with docker, `docker compose` and `docker-compose`, or why there is none here.
+    pub fn with_compose_plugin() -> Result<Self, String> {
+        Self::with(&Setup { compose_plugin: true, ..Setup::default() })
     }
 
     /// A machine with podman and no docker, or why there is none here.
@@ -109,12 +117,16 @@ impl RemoteHost {
     /// A machine as it is asked for, or why there is none here.
     pub fn with(setup: &Setup) -> Result<Self, String> {
         let busybox = requirements(setup)?;
+        let plugin = setup.compose_plugin.then(plugin::find).transpose()?;
         let host = match setup.engine {
             Engine::Docker => Self::launch_docker(setup)?,
             Engine::Podman | Engine::None => Self::launch(new_dir(), setup, &[])?,
         };
         host.sshd.start(&host.machine);
         host.trust_host_key();
+        if let Some(plugin) = plugin {
+            plugin::install(&host.home, &plugin);
+        }
         if setup.engine != Engine::None {
             let image = archive(host.machine.dir(), &busybox);
             host.run(&["import", image.to_str().unwrap(), IMAGE]);
