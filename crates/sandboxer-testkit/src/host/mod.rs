@@ -23,6 +23,7 @@ use machine::Machine;
 use sshd::Sshd;
 
 pub use names::NameServer;
+pub use plugin::compose_plugin;
 pub use proxy::{CuttingProxy, Way};
 pub use users::GUEST;
 
@@ -117,7 +118,7 @@ impl RemoteHost {
     /// A machine as it is asked for, or why there is none here.
     pub fn with(setup: &Setup) -> Result<Self, String> {
         let busybox = requirements(setup)?;
-        let plugin = setup.compose_plugin.then(plugin::find).transpose()?;
+        let plugin = setup.compose_plugin.then(compose_plugin).transpose()?;
         let host = match setup.engine {
             Engine::Docker => Self::launch_docker(setup)?,
             Engine::Podman | Engine::None => Self::launch(new_dir(), setup, &[])?,

@@ -15,8 +15,8 @@ const PLACES: [&str; 4] = [
     "/usr/local/lib/docker/cli-plugins",
 ];
 
-/// Where it is, or why it is nowhere.
-pub(super) fn find() -> Result<PathBuf, String> {
+/// Where it is, or why it is nowhere. Called by its path, it is a program like any other.
+pub fn compose_plugin() -> Result<PathBuf, String> {
     let named = std::env::var_os(NAMED).map(PathBuf::from);
     let installed = PLACES.iter().map(|place| Path::new(place).join("docker-compose"));
     let found = named.into_iter().chain(installed).find(|path| path.is_file());
