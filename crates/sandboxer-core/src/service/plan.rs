@@ -4,6 +4,8 @@
 //! commits never wait for each other in a circle. All of it is decided at once: after a crash, either every sandbox's part is
 //! finished or none is. Each part is an operation of its sandbox, and is taken back by itself.
 
+use std::time::Instant;
+
 use serde_json::json;
 
 use super::commit::{PLAN_COMMIT, TWO_PHASE, commit_details, logged_as, mode_of};
@@ -16,8 +18,11 @@ use crate::model::{CommitRequest, Phase, PlanId};
 use crate::policy::CommitRules;
 use crate::{Error, Result, resolve};
 
-/// So often the sandboxes of a plan may change between looking and locking.
+/// So often the sandboxes of a plan may change between looking and locking, even where nobody is to wait for a lock.
 const TRIES: usize = 5;
+
+/// All open sandboxes of a plan, locked, with nothing moving in them.
+type LockedPlan = (Vec<Still>, Vec<Target>);
 
 impl SandboxManager {
     /// The open sandboxes of a plan, in the order of their ids; at least one.
@@ -96,24 +101,34 @@ impl SandboxManager {
     }
 
     /// Locks all open sandboxes of a plan, with whatever runs in them held still. Where one ends or begins while we wait for
-    /// another, we look again.
-    fn lock_plan(&self, plan: &PlanId, action: &str) -> Result<(Vec<Still>, Vec<Target>)> {
-        for _ in 0..TRIES {
-            let found = self.sandboxes_of_plan(plan)?;
-            let targets: Vec<Target> = found.into_iter().map(whole).collect();
-            targets.iter().try_for_each(|target| self.permit_on(target, action))?;
-            let locked: Result<Vec<_>> = targets.iter().map(|target| self.lock_still(target)).collect();
-            let (still, locked): (Vec<Still>, Vec<Target>) = match locked {
-                Err(Error::NotFound { what: "sandbox", .. }) => continue,
-                locked => locked?.into_iter().unzip(),
-            };
-            let now = self.sandboxes_of_plan(plan)?;
-            if now.iter().map(|s| &s.id).eq(locked.iter().map(|target| &target.sandbox.id)) {
-                return Ok((still, locked));
+    /// another, we look again: how often that happens is up to others and to how slow this machine is, so it is bounded by
+    /// time, as waiting for any lock is.
+    fn lock_plan(&self, plan: &PlanId, action: &str) -> Result<LockedPlan> {
+        let (begun, mut tries) = (Instant::now(), 0);
+        while tries < TRIES || begun.elapsed() < self.parts.settings.lock_wait {
+            if let Some(locked) = self.try_lock_plan(plan, action)? {
+                return Ok(locked);
             }
+            self.parts.cancel.check()?;
+            tries += 1;
         }
         let holder = Some(format!("sandboxes of plan {plan} come and go"));
         Err(Error::Busy { path: self.sandboxes_dir(), holder })
+    }
+
+    /// One try. `None` where a sandbox of the plan has ended or begun since we looked.
+    fn try_lock_plan(&self, plan: &PlanId, action: &str) -> Result<Option<LockedPlan>> {
+        let found = self.sandboxes_of_plan(plan)?;
+        let targets: Vec<Target> = found.into_iter().map(whole).collect();
+        targets.iter().try_for_each(|target| self.permit_on(target, action))?;
+        let locked: Result<Vec<_>> = targets.iter().map(|target| self.lock_still(target)).collect();
+        let (still, locked): LockedPlan = match locked {
+            Err(Error::NotFound { what: "sandbox", .. }) => return Ok(None),
+            locked => locked?.into_iter().unzip(),
+        };
+        let now = self.sandboxes_of_plan(plan)?;
+        let is_all = now.iter().map(|s| &s.id).eq(locked.iter().map(|target| &target.sandbox.id));
+        Ok(is_all.then_some((still, locked)))
     }
 
     fn unknown_plan(&self, plan: &PlanId) -> Result<Error> {

@@ -1,5 +1,7 @@
 //! All sandboxes of a plan as one.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::race::all_at_once;
 use super::*;
 use crate::model::{CommitRequest, Phase};
@@ -166,4 +168,69 @@ fn sandboxes_may_come_and_go_while_a_plan_is_committed() {
         }
     });
     assert_eq!(world.content("y"), "new");
+}
+
+/// Permits everything. Where it is asked about one sandbox, which is between looking at its plan and locking it, another one of
+/// that plan begins, or ends if it is there; so often and no more.
+struct Restless {
+    manager: SandboxManager,
+    about: String,
+    other: CreateRequest,
+    left: AtomicUsize,
+}
+
+impl Restless {
+    fn change(&self) {
+        let found = self.manager.get_or_create_sandbox(&self.other).unwrap();
+        if !found.created {
+            let target = self.manager.find(found.sandbox.id.as_str()).unwrap();
+            self.manager.destroy(&target, Uncommitted::Discard).unwrap();
+        }
+    }
+}
+
+impl PermissionService for Restless {
+    fn decide(&self, principal: &str, action: &str, scope: &str) -> AccessResult {
+        let one_less = |left: usize| left.checked_sub(1);
+        let is_due = || self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok();
+        if scope == self.about && is_due() {
+            self.change();
+        }
+        LocalPermissions.decide(principal, action, scope)
+    }
+}
+
+/// Commits a plan over `x` while another sandbox, over `z`, comes and goes so often before it can be locked.
+fn commit_among(world: &World, changes: usize, lock_wait: Duration) -> Result<PlanCommit> {
+    let targets = make(world, "p", &["x"]);
+    let restless = Restless {
+        manager: world.manager(),
+        about: targets[0].sandbox.id.to_string(),
+        other: with_plan("p", &[&world.resource("z")]),
+        left: AtomicUsize::new(changes),
+    };
+    let mut parts = ManagerParts { permissions: Arc::new(restless), ..world.parts() };
+    parts.settings.lock_wait = lock_wait;
+    commit(&SandboxManager::open(parts).unwrap(), "p")
+}
+
+#[test]
+fn what_comes_and_goes_is_waited_for_as_a_lock_is_and_a_few_times_in_any_case() {
+    for (changes, lock_wait) in [(21, Duration::from_secs(60)), (3, Duration::ZERO)] {
+        let world = World::new();
+        let done = commit_among(&world, changes, lock_wait).unwrap();
+        assert_eq!(done.sandboxes.len(), 2, "all that are there in the end");
+        assert_eq!(world.content("x"), "new");
+    }
+}
+
+#[test]
+fn a_plan_whose_sandboxes_never_stay_is_busy_in_the_end() {
+    let world = World::new();
+    let error = commit_among(&world, usize::MAX, Duration::from_millis(50)).unwrap_err();
+    assert!(
+        matches!(&error, Error::Busy { holder: Some(why), .. } if why.contains("come and go")),
+        "{error}"
+    );
+    assert_eq!(world.content("x"), "old");
 }
