@@ -112,6 +112,31 @@ fn a_creation_that_is_cut_is_whole_or_gone() {
     });
 }
 
+/// A line that breaks and is there again costs what was on its way, and nothing else.
+#[test]
+fn a_creation_whose_copy_is_cut_goes_on_with_what_is_left_of_it() {
+    let Some(line) = Line::new() else { return };
+    for n in 20..120 {
+        line.world.file(&format!("project/many/{n}"), noise(n, 20_000));
+    }
+    let created = || {
+        let before = line.proxy.passed(Way::There);
+        let ran = line.world.run(&create("profile.stack", "h1"));
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        line.proxy.passed(Way::There) - before
+    };
+    line.fresh();
+    let whole = created();
+    line.ends("whole");
+    line.fresh();
+    line.proxy.cut_after(Way::There, whole / 2);
+    let resumed = created();
+    assert_eq!(line.inside("cat many/* | wc -c"), "2400000\n");
+    // A buffer of each side may have been on its way.
+    assert!(resumed < whole + whole / 4, "{resumed} bytes went over in all, {whole} when nothing was cut");
+    line.ends("cut");
+}
+
 #[test]
 fn a_destruction_that_is_cut_is_finished_by_the_next() {
     let Some(line) = Line::new() else { return };

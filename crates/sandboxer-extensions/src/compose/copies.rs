@@ -1,20 +1,54 @@
 //! Workspaces between here and there.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use sandboxer_core::Result;
 use sandboxer_core::environment::Mount;
-use sandboxer_remote::Mirror;
+use sandboxer_core::{Error, Result};
+use sandboxer_remote::{Fault, Mirror, trouble};
 
 use super::{Made, OnHost, scripts};
+
+/// How long it is before a copy goes on whose connection broke, time after time.
+const PAUSES: [Duration; 3] = [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(3)];
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Makes the copies as the workspaces are.
 pub(super) fn send(on: &OnHost, made: &Made, mounts: &[Mount]) -> Result<()> {
     on.context.progress.begin("copying the workspaces", None);
-    let sent =
-        each(mounts).try_for_each(|mount| Copy::new(made, mount).mirror(on, made, mount).send().map(drop));
+    let sent = each(mounts).try_for_each(|mount| send_one(on, made, mount));
     on.context.progress.end();
     sent
+}
+
+/// What has arrived before a connection broke is not sent again.
+fn send_one(on: &OnHost, made: &Made, mount: &Mount) -> Result<()> {
+    let copy = Copy::new(made, mount);
+    let mirror = copy.mirror(on, made, mount);
+    let mut sent = mirror.send();
+    for pause in PAUSES {
+        match sent {
+            Err(error) if may_come_back(&error) => wait(on, pause)?,
+            sent => return sent.map(drop),
+        }
+        on.context.progress.begin("copying what is left of the workspaces", None);
+        sent = mirror.send();
+    }
+    sent.map(drop)
+}
+
+/// A host that had answered may answer again.
+fn may_come_back(error: &Error) -> bool {
+    trouble(error).is_some_and(|trouble| matches!(trouble.fault, Fault::Lost | Fault::Unreachable))
+}
+
+fn wait(on: &OnHost, pause: Duration) -> Result<()> {
+    let until = Instant::now() + pause;
+    while Instant::now() < until {
+        on.context.cancel.check()?;
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 /// Makes the workspaces as the copies are. `false` where there are none.

@@ -89,9 +89,22 @@ if [ -L "$1" ] || [ -L "$3" ]; then echo "$1 or $3 is a symbolic link" >&2; exit
     };
 }
 
+/// What takes a stream notes its process, when that was started, and its group. One whose connection broke may not have heard of it, and waits for the
+/// rest: it is ended, or it would go on writing when it does hear.
+macro_rules! alone {
+    () => {
+        r#"started_at() { [ -r "/proc/$1/stat" ] && cut -d ' ' -f 22 "/proc/$1/stat"; }
+if [ -s "$3/sending" ] && read -r process moment group < "$3/sending" && [ "$(started_at "$process")" = "$moment" ]; then
+kill -KILL "-$group" 2> /dev/null || :
+while [ "$(started_at "$process")" = "$moment" ] && ! grep -q '^State:.Z' "/proc/$process/status" 2> /dev/null; do sleep 0.01; done
+fi
+"#
+    };
+}
+
 /// For a send: what is missing is made.
 pub(super) const COMPARE_OR_MAKE: &str =
-    concat!(no_links!(), "mkdir -p \"$1\" \"$3\"\n", enter!(), tell!(), list!(), compare!());
+    concat!(no_links!(), alone!(), "mkdir -p \"$1\" \"$3\"\n", enter!(), tell!(), list!(), compare!());
 
 /// Takes what is sent: from here on to its end, what is there is neither the old nor the new. What comes in first is directories to be given access to
 /// (`$6` bytes), what is to be removed (`$7`), and what is going to be written (up to `$5`). Where that is little, notes which records of
@@ -99,7 +112,8 @@ pub(super) const COMPARE_OR_MAKE: &str =
 /// between two members is whole to `tar`: so the last member is one that nothing else is called like.
 macro_rules! extract {
     () => {
-        r#": > "$3/sending"
+        r#"read -r one two three four group rest < "/proc/$$/stat"
+echo "$$ $(cut -d ' ' -f 22 "/proc/$$/stat") $group" > "$3/sending"
 rm -f "$3/drop"
 head -c "$6" "$3/names" > "$3/closed"
 tail -c "+$(($6+1))" "$3/names" | head -c "$7" > "$3/gone"

@@ -1,11 +1,13 @@
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
 
-use sandboxer_core::Error;
+use sandboxer_core::{Error, Result};
 use sandboxer_testkit::manifest::set_mtime;
 
 use super::world::{Cutting, World, fill, said};
-use crate::shell::Here;
+use crate::shell::{Answer, Call, Here, Running, Shell};
 use crate::tree::{Mirror, Moved};
 
 #[test]
@@ -220,4 +222,44 @@ fn who_asks_to_stop_stops() {
     world.cancel.cancel();
     assert!(matches!(world.send(), Err(Error::Cancelled)));
     assert!(matches!(world.fetch(), Err(Error::Cancelled)));
+}
+
+/// A host that does not hear of it when the connection is gone after so many bytes: what took the stream waits for the rest.
+struct Deaf(u64);
+
+impl Shell for Deaf {
+    fn run(&self, call: &Call<'_>) -> Result<Answer> {
+        Here.run(call)
+    }
+
+    fn start(&self, script: &str, arguments: &[&OsStr]) -> Result<Running> {
+        let count = self.0.to_string();
+        let mut all = vec![OsStr::new(&count), OsStr::new(script)];
+        all.extend(arguments);
+        let deaf = r#"n=$1; shift; f=$(mktemp); head -c "$n" > "$f"; cat > /dev/null
+setsid sh -c 'f=$1 s=$2; shift 2; { cat "$f"; rm "$f"; exec sleep 60; } | exec setsid sh -c "$s" sh "$@"' sh "$f" "$@" > /dev/null 2>&1 &
+while [ -e "$f" ]; do sleep 0.01; done; exit 1"#;
+        Here.start(deaf, &all)
+    }
+
+    fn name(&self) -> &str {
+        "the deaf host"
+    }
+}
+
+#[test]
+fn what_waits_for_the_rest_of_a_send_is_ended_by_the_next() {
+    let world = World::new();
+    for n in 0..40 {
+        fs::write(world.here(&format!("f{n:02}")), vec![n; 4096]).unwrap();
+    }
+    world.with(&Deaf(100_000), |m| m.send()).unwrap_err();
+    let noted = fs::read_to_string(world.temp.path().join("lists/sending")).unwrap();
+    let process = PathBuf::from(format!("/proc/{}/status", noted.split(' ').next().unwrap()));
+    let lives = || fs::read_to_string(&process).is_ok_and(|status| !status.contains("State:\tZ"));
+    assert!(lives(), "nothing waits: {noted}");
+    let sent = world.send().unwrap();
+    assert!(!lives(), "it goes on");
+    assert!((1..40).contains(&sent.entries), "what had arrived is not sent again: {sent:?}");
+    world.assert_equal("a send after one that was not heard the end of");
 }
