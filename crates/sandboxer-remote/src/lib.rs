@@ -13,6 +13,7 @@ mod words;
 
 pub use address::Address;
 pub use quote::quote;
-pub use shell::{Answer, Call, Here, Running, Shell};
+pub use shell::{Answer, Call, Hears, Here, Running, Shell};
 pub use ssh::{Fault, Settings, Ssh, Trouble, trouble};
 pub use tree::{Mirror, Moved};
+pub use words::last_line;

@@ -22,12 +22,17 @@ pub(crate) const LOOK: Duration = Duration::from_millis(100);
 pub(crate) const COMPLAINTS: usize = 64 << 10;
 const PIECE: usize = 64 << 10;
 
+/// Hears the end of what a program has complained of so far.
+pub type Hears<'a> = &'a dyn Fn(&[u8]);
+
 /// What a program is given, how long it may take, and how much it may say.
 pub(crate) struct Bounds<'a> {
     pub input: &'a [u8],
     pub deadline: Duration,
     pub output: usize,
     pub cancel: Option<&'a CancelFlag>,
+    /// Told each time that there is more.
+    pub heard: Option<Hears<'a>>,
 }
 
 /// What came of it.
@@ -95,7 +100,11 @@ impl Group {
             if left.is_zero() {
                 return Err(failed(too_late(bounds.deadline)));
             }
+            let heard = stderr.total;
             self.step(&mut input, &mut stdout, &mut stderr, &pidfd, left.min(LOOK)).map_err(&failed)?;
+            if let Some(tell) = bounds.heard.filter(|_| stderr.total > heard) {
+                tell(&stderr.bytes);
+            }
             if !stdout.bytes.is_empty() {
                 first_word.get_or_insert_with(|| begun.elapsed());
             }
@@ -236,11 +245,13 @@ struct Output {
     bytes: Vec<u8>,
     most: usize,
     lost: usize,
+    /// How much has come in all.
+    total: u64,
 }
 
 impl Output {
     fn new(from: Option<OwnedFd>, most: usize) -> Self {
-        Self { from, bytes: Vec::new(), most, lost: 0 }
+        Self { from, bytes: Vec::new(), most, lost: 0, total: 0 }
     }
 
     /// Keeps its beginning.
@@ -268,7 +279,10 @@ impl Output {
                 self.from = None;
                 Ok(0)
             }
-            Ok(count) => Ok(count),
+            Ok(count) => {
+                self.total += count as u64;
+                Ok(count)
+            }
             Err(Errno::INTR | Errno::AGAIN) => Ok(0),
             Err(e) => Err(e.into()),
         }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::{Error, Result};
 
+pub use crate::process::Hears;
 use crate::process::{self, Bounds, Group, Outcome, end_of};
 use crate::words::last_words;
 
@@ -30,6 +31,8 @@ pub struct Call<'a> {
     pub output: usize,
     /// Whether to stop before its end.
     pub cancel: Option<&'a CancelFlag>,
+    /// Hears the end of its complaints, whenever there is more of them: what long work says of itself. [`crate::last_line`] makes something to show of it.
+    pub heard: Option<Hears<'a>>,
 }
 
 /// What came of it.
@@ -173,7 +176,8 @@ impl Shell for Here {
 
 impl Call<'_> {
     pub(crate) fn bounds(&self) -> Bounds<'_> {
-        Bounds { input: self.input, deadline: self.deadline, output: self.output, cancel: self.cancel }
+        let Self { input, deadline, output, cancel, heard, .. } = *self;
+        Bounds { input, deadline, output, cancel, heard }
     }
 }
 

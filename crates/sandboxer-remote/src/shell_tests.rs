@@ -6,7 +6,7 @@ use super::*;
 const LONG: Duration = Duration::from_secs(60);
 
 fn call(script: &str) -> Call<'_> {
-    Call { script, arguments: &[], input: &[], deadline: LONG, output: 1 << 20, cancel: None }
+    Call { script, arguments: &[], input: &[], deadline: LONG, output: 1 << 20, cancel: None, heard: None }
 }
 
 fn source(error: &Error) -> String {
@@ -81,4 +81,15 @@ fn a_script_that_streams_is_finished_or_says_why_not() {
     assert_eq!(source(&failed), "no room");
     // Something that was left behind holds the stream of complaints.
     Here.start("sleep 5 & exit 0", &[]).unwrap().finish().unwrap();
+}
+
+#[test]
+fn what_long_work_says_of_itself_is_heard_meanwhile() {
+    let heard = std::cell::RefCell::new(Vec::new());
+    let told = |said: &[u8]| heard.borrow_mut().push(crate::last_line(said));
+    let script = "echo one >&2; echo not heard; read word; echo two >&2; sleep 0.3; printf three >&2";
+    let answer = Here.run(&Call { heard: Some(&told), input: b"on\n", ..call(script) }).unwrap();
+    let heard = heard.into_inner();
+    assert_eq!((heard.first(), heard.last()), (Some(&Some("one".to_owned())), Some(&Some("two".to_owned()))));
+    assert_eq!(answer.stderr, b"one\ntwo\nthree");
 }

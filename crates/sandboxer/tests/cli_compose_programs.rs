@@ -2,14 +2,19 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "common/pty.rs"]
+mod pty;
 #[path = "common/stack.rs"]
 mod stack;
 
+use std::process::Command;
 use std::sync::OnceLock;
 
+use common::{SANDBOX, World};
+use pty::Terminal;
 use sandboxer_testkit::host::RemoteHost;
 use serde_json::json;
-use stack::{Yard, diff, write_host};
+use stack::{Yard, create, diff, write_host};
 
 /// What programs differ in: builds, the order of starts, healthchecks, volumes, services that end, published ports, secrets.
 const SHOP: &str = "
@@ -82,4 +87,40 @@ fn the_plugin_of_docker_makes_stacks() {
 #[test]
 fn the_program_before_it_makes_the_same() {
     has_a_whole_life("docker-compose", Some("docker-compose"));
+}
+
+/// One service is waited for by the program, because another depends on it, and then one by us.
+const SLOW: &str = "
+services:
+  base: {image: 'busybox:test', command: sh -c 'sleep 2; touch /ok; sleep infinity', init: true, healthcheck: {test: 'test -e /ok', interval: 1s, retries: 60}}
+  next: {image: 'busybox:test', command: sh -c 'sleep 3; touch /ok; sleep infinity', init: true, healthcheck: {test: 'test -e /ok', interval: 1s, retries: 60}, depends_on: {base: {condition: service_healthy}}}
+";
+
+fn on_a_terminal(world: &World, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new("setsid");
+    world.furnish(&mut command);
+    command.arg("--ctty").arg(SANDBOX).args(arguments).env("TERM", "xterm");
+    let terminal = Terminal::over(command);
+    terminal.resize(24, 120);
+    terminal.finish()
+}
+
+/// Whoever waits at a terminal sees what for, by either program.
+#[test]
+fn what_is_waited_for_is_shown_on_a_terminal() {
+    let Some(host) = host() else { return };
+    for (compose, says) in [("docker compose", "base-1"), ("docker-compose", "base_1")] {
+        let yard = Yard { world: stack::world(host, SLOW), host };
+        let ssh = json!({"ssh": {"config": host.ssh_config(), "compose": compose}});
+        write_host(&yard.world, "h1", host.name(), host.ssh_config(), &ssh);
+        let (code, screen) = on_a_terminal(&yard.world, &create("profile.stack", "h1"));
+        assert_eq!(code, Some(0), "{screen}");
+        let shown =
+            |words: &str| screen.lines().flat_map(|line| line.split('\r')).any(|line| line.contains(words));
+        assert!(shown("starting the services: "), "{compose}: {screen}");
+        assert!(screen.contains(&format!(" {says} ")), "{compose}: {screen}");
+        assert!(shown("waiting: next is not healthy yet"), "{compose}: {screen}");
+        assert!(!screen.contains("sandboxer-sbx_"), "nobody needs the project's name: {screen}");
+        yard.destroy();
+    }
 }

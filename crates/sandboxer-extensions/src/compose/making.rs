@@ -8,6 +8,7 @@ use sandboxer_compose::{Allowance, Policy, Sealed, Source, Stack, place, resolve
 use sandboxer_core::environment::{Handle, Host, Mount, NetworkNeed, Provision};
 use sandboxer_core::model::RelPath;
 use sandboxer_core::{Error, Result};
+use sandboxer_remote::last_line;
 use serde_json::json;
 
 use super::controller::controller;
@@ -20,6 +21,8 @@ use super::{Made, OnHost, Port, VERSION, copies, scripts, volumes};
 
 /// With the fetching and building of images.
 const STARTING: Duration = Duration::from_secs(1_800);
+/// How much is shown of what a compose program says.
+const SHOWN: usize = 60;
 /// The script's word for a firewall that cannot be set.
 const NO_FIREWALL: i32 = 41;
 /// The script's word for an image that has instructions for whoever builds from it.
@@ -193,20 +196,22 @@ impl Start<'_> {
     /// With the first command, nothing of the stack runs yet, and nobody changes what is looked at and copied.
     fn all(&self) -> Result<Vec<Container>> {
         let mut sealing = self.sealing();
+        let Stack { yaml, unordered, .. } = self.stack;
         if !self.stack.images_built.is_empty() {
-            self.begin("building the images");
+            let build = Command { doing: "building the images", file: yaml, words: &["build", "--force-rm"] };
+            self.begin(build.doing);
             self.check_bases()?;
-            self.compose(&self.stack.yaml, std::mem::take(&mut sealing), &["build", "--force-rm"])?;
+            self.compose(&build, std::mem::take(&mut sealing))?;
         }
         if let Some(kept) = &self.request.kept {
-            self.begin("making the services");
-            let sealing = std::mem::take(&mut sealing);
-            self.compose(&self.stack.unordered, sealing, &["up", "--no-build", "--no-start"])?;
+            let words = &["up", "--no-build", "--no-start"];
+            let make = Command { doing: "making the services", file: unordered, words };
+            self.compose(&make, std::mem::take(&mut sealing))?;
             self.begin("filling the volumes");
             volumes::fill(self.on, self.made, self.request.sandbox_id.as_str(), kept)?;
         }
-        self.begin("starting the services");
-        self.compose(&self.stack.yaml, sealing, &["up", "--no-build", "--detach", "--remove-orphans"])
+        let words = &["up", "--no-build", "--detach", "--remove-orphans"];
+        self.compose(&Command { doing: "starting the services", file: yaml, words }, sealing)
     }
 
     /// A build that is kept from the network has nothing fetched by what it is built from, either.
@@ -231,6 +236,16 @@ impl Start<'_> {
         self.on.context.progress.begin(doing, None);
     }
 
+    /// Shows what a compose program says of itself: fetching an image, or waiting for a service, may take long.
+    fn tell(&self, doing: &str, said: &[u8]) {
+        if let Some(line) = last_line(said) {
+            let own = [format!("{}_", self.made.project), format!("{}-", self.made.project)];
+            let line = own.iter().fold(line, |line, own| line.replace(own, ""));
+            let short: String = line.chars().take(SHOWN).collect();
+            self.begin(&format!("{doing}: {short}"));
+        }
+    }
+
     fn sealing(&self) -> Sealing {
         let copy = |sealed: &Sealed| [shown(&sealed.from), sealed.name.clone(), mode_of(sealed)];
         Sealing {
@@ -239,8 +254,8 @@ impl Start<'_> {
         }
     }
 
-    /// Runs a command on a file, which is the stack.
-    fn compose(&self, text: &str, sealing: Sealing, command: &[&str]) -> Result<Vec<Container>> {
+    fn compose(&self, command: &Command<'_>, sealing: Sealing) -> Result<Vec<Container>> {
+        self.begin(command.doing);
         let Self { on, request, made, workspace, .. } = self;
         let network = if is_guarded(on, request) { "guarded" } else { "open" };
         let (file, root) =
@@ -252,14 +267,25 @@ impl Start<'_> {
         arguments.extend(sealing.copies.iter().flatten().map(String::as_str));
         arguments.extend(made.compose.iter().map(String::as_str));
         arguments.extend(["-p", made.project.as_str(), "-f", file.as_str()]);
-        arguments.extend(command);
-        let answer = on.station.ask(&scripts::start(), &arguments, text.as_bytes(), STARTING)?;
+        arguments.extend(command.words);
+        let heard = |said: &[u8]| self.tell(command.doing, said);
+        let (script, file) = (scripts::start(), command.file.as_bytes());
+        let answer = on.station.hear(&script, &arguments, file, STARTING, Some(&heard))?;
         match answer.code {
             0 => look::read(&on.station, &String::from_utf8_lossy(&answer.stdout)),
             NO_FIREWALL => Err(unguarded(on, &answer.complaint())),
             _ => Err(on.station.failed("start the services on", &answer)),
         }
     }
+}
+
+/// What a compose program is told.
+struct Command<'a> {
+    /// For people.
+    doing: &'a str,
+    /// The stack.
+    file: &'a str,
+    words: &'a [&'a str],
 }
 
 /// What has to be as it was resolved, and what is copied, before anything runs.

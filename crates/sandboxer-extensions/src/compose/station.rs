@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::environment::{Compression, ExtensionContext, Host, LOCAL_HOST};
 use sandboxer_core::{Error, Result};
-use sandboxer_remote::{Address, Answer, Call, Here, Running, Settings, Shell, Ssh, quote};
+use sandboxer_remote::{Address, Answer, Call, Hears, Here, Running, Settings, Shell, Ssh, quote};
 
 use super::scripts;
 
@@ -131,9 +131,22 @@ impl Station {
 
     /// Runs a script there, whatever it answers.
     pub fn ask(&self, script: &str, arguments: &[&str], input: &[u8], deadline: Duration) -> Result<Answer> {
+        self.hear(script, arguments, input, deadline, None)
+    }
+
+    /// The same for whoever wants to hear what it says of itself meanwhile.
+    pub fn hear(
+        &self,
+        script: &str,
+        arguments: &[&str],
+        input: &[u8],
+        deadline: Duration,
+        heard: Option<Hears<'_>>,
+    ) -> Result<Answer> {
         let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
         let (script, cancel) = (format!("{}{script}", scripts::PLACES), Some(&self.cancel));
-        let call = Call { script: &script, arguments: &arguments, input, deadline, output: ANSWER, cancel };
+        let call =
+            Call { script: &script, arguments: &arguments, input, deadline, output: ANSWER, cancel, heard };
         self.shell().run(&call)
     }
 

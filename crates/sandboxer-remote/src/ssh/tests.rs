@@ -22,7 +22,7 @@ fn ssh(sshd: &Sshd) -> Ssh {
 }
 
 fn call(script: &str) -> Call<'_> {
-    Call { script, arguments: &[], input: &[], deadline: LONG, output: 1 << 20, cancel: None }
+    Call { script, arguments: &[], input: &[], deadline: LONG, output: 1 << 20, cancel: None, heard: None }
 }
 
 fn fault(error: &Error) -> Fault {

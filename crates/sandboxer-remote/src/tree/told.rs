@@ -119,7 +119,8 @@ impl<'a> There<'a> {
     pub fn call(&self, script: &str, more: &[&str], input: &[u8]) -> Result<Vec<u8>> {
         let arguments = self.arguments(more);
         let cancel = Some(self.mirror.cancel);
-        let call = Call { script, arguments: &arguments, input, deadline: LONG, output: MOST, cancel };
+        let call =
+            Call { script, arguments: &arguments, input, deadline: LONG, output: MOST, cancel, heard: None };
         let answer = self.mirror.shell.run(&call)?;
         if answer.code == 0 { Ok(answer.stdout) } else { Err(self.failed(&answer.complaint())) }
     }

@@ -2,7 +2,9 @@
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -11,9 +13,17 @@ use sandboxer_core::contract::{NoProgress, Progress};
 /// How long work is given before a bar appears: shorter work would only flicker.
 const PATIENCE: Duration = Duration::from_millis(300);
 
+/// How often it shows that something goes on, also where nobody says how far it is.
+const BEAT: Duration = Duration::from_millis(100);
+
 /// A bar that hears of the library's long work.
 #[derive(Default)]
 pub struct Bar {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
     entries: AtomicU64,
     bytes: AtomicU64,
     step: Mutex<Option<Step>>,
@@ -22,9 +32,14 @@ pub struct Bar {
 struct Step {
     name: String,
     total: Option<u64>,
+    /// Of this step, or of those that it goes on from.
     began: Instant,
     bar: Option<ProgressBar>,
+    _pulse: Pulse,
 }
+
+/// A thread that draws, as long as this lives. It is over when this is dropped: whoever works next may have to be alone.
+struct Pulse(Option<(Sender<()>, JoinHandle<()>)>);
 
 /// A bar where there is a terminal to draw it on, silence elsewhere.
 pub fn for_terminal(quiet: bool) -> Arc<dyn Progress> {
@@ -67,17 +82,38 @@ impl Progress for Telling {
 
 impl Progress for Bar {
     fn begin(&self, step: &str, total: Option<u64>) {
-        self.end();
-        self.entries.store(0, Ordering::Relaxed);
-        self.bytes.store(0, Ordering::Relaxed);
-        let step = Step { name: step.to_owned(), total, began: Instant::now(), bar: None };
-        *self.step.lock().unwrap_or_else(PoisonError::into_inner) = Some(step);
+        let before = self.shared.finish();
+        self.shared.entries.store(0, Ordering::Relaxed);
+        self.shared.bytes.store(0, Ordering::Relaxed);
+        let began = before.map_or_else(Instant::now, |before| before.began);
+        let _pulse = Pulse::of(&self.shared);
+        *self.shared.step() = Some(Step { name: step.to_owned(), total, began, bar: None, _pulse });
     }
 
     fn advance(&self, entries: u64, bytes: u64) {
-        self.entries.fetch_add(entries, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        // Workers must not queue here: whoever finds the lock taken leaves the drawing to its holder.
+        self.shared.entries.fetch_add(entries, Ordering::Relaxed);
+        self.shared.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.shared.draw();
+    }
+
+    fn end(&self) {
+        self.shared.finish();
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Shared {
+    fn step(&self) -> MutexGuard<'_, Option<Step>> {
+        self.step.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Workers must not queue here: whoever finds the lock taken leaves the drawing to its holder.
+    fn draw(&self) {
         if let Ok(mut step) = self.step.try_lock()
             && let Some(step) = step.as_mut()
         {
@@ -85,10 +121,34 @@ impl Progress for Bar {
         }
     }
 
-    fn end(&self) {
-        let step = self.step.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(bar) = step.and_then(|step| step.bar) {
+    fn finish(&self) -> Option<Step> {
+        let step = self.step().take();
+        if let Some(bar) = step.as_ref().and_then(|step| step.bar.as_ref()) {
             bar.finish_and_clear();
+        }
+        step
+    }
+}
+
+impl Pulse {
+    fn of(shared: &Arc<Shared>) -> Self {
+        let (sender, stop) = channel();
+        let shared = Arc::clone(shared);
+        let beat = move || {
+            while stop.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+                shared.draw();
+            }
+        };
+        // Without a thread it is drawn when somebody says how far it is.
+        Self(std::thread::Builder::new().spawn(beat).ok().map(|thread| (sender, thread)))
+    }
+}
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        if let Some((sender, thread)) = self.0.take() {
+            drop(sender);
+            let _ = thread.join();
         }
     }
 }
@@ -99,15 +159,25 @@ impl Step {
             self.bar = Some(self.make_bar());
         }
         if let Some(bar) = &self.bar {
-            bar.set_message(super::output::size(bytes));
+            bar.set_message(self.told(entries, bytes));
             bar.set_position(entries);
+            bar.tick();
+        }
+    }
+
+    /// How far it is; how long it has taken, where nobody says that.
+    fn told(&self, entries: u64, bytes: u64) -> String {
+        match (self.total, entries, bytes) {
+            (None, 0, 0) => format!("{} s", self.began.elapsed().as_secs()),
+            (None, ..) => format!("{entries} {}", super::output::size(bytes)),
+            (Some(_), ..) => super::output::size(bytes),
         }
     }
 
     fn make_bar(&self) -> ProgressBar {
         let template = match self.total {
             Some(_) => "{prefix} [{bar:30}] {pos}/{len} {msg} {eta} left",
-            None => "{prefix} {spinner} {pos} {msg}",
+            None => "{prefix} {spinner} {msg}",
         };
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = ProgressBar::with_draw_target(self.total, ProgressDrawTarget::stderr());
@@ -125,10 +195,10 @@ mod tests {
         let bar = Bar::default();
         bar.begin("copy", Some(10));
         bar.advance(3, 300);
-        assert!(bar.step.lock().unwrap().as_ref().unwrap().bar.is_none());
-        assert_eq!(bar.entries.load(Ordering::Relaxed), 3);
+        assert!(bar.shared.step().as_ref().unwrap().bar.is_none());
+        assert_eq!(bar.shared.entries.load(Ordering::Relaxed), 3);
         bar.end();
-        assert!(bar.step.lock().unwrap().is_none());
+        assert!(bar.shared.step().is_none());
     }
 
     #[test]
@@ -148,11 +218,30 @@ mod tests {
     fn long_work_shows_where_it_is() {
         let bar = Bar::default();
         bar.begin("copy", None);
-        bar.step.lock().unwrap().as_mut().unwrap().began -= PATIENCE;
+        bar.shared.step().as_mut().unwrap().began -= PATIENCE;
         bar.advance(5, 10);
-        let shown = bar.step.lock().unwrap().as_ref().unwrap().bar.clone().unwrap();
+        let shown = bar.shared.step().as_ref().unwrap().bar.clone().unwrap();
         assert_eq!(shown.position(), 5);
         bar.begin("next", Some(1));
         assert!(shown.is_finished());
+    }
+
+    /// A command on another machine says nothing for minutes.
+    #[test]
+    fn work_that_says_nothing_is_seen_to_go_on_from_one_step_to_the_next() {
+        let bar = Bar::default();
+        bar.begin("first", None);
+        let began = bar.shared.step().as_ref().unwrap().began;
+        bar.begin("second", None);
+        let until = Instant::now() + Duration::from_secs(30);
+        while bar.shared.step().as_ref().unwrap().bar.is_none() {
+            assert!(Instant::now() < until, "it was never drawn");
+            std::thread::sleep(BEAT);
+        }
+        let shared = Arc::clone(&bar.shared);
+        assert_eq!(shared.step().as_ref().unwrap().began, began);
+        assert_eq!(shared.step().as_ref().unwrap().told(0, 0), format!("{} s", began.elapsed().as_secs()));
+        drop(bar);
+        assert!(shared.step().is_none() && Arc::strong_count(&shared) == 1, "a thread is left");
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use super::Scale;
-use super::scene::{Scene, made};
+use super::scene::made;
+use super::{Program, Scale, Scene};
 use crate::failure::{During, Failure, Result};
 use crate::measure::{Sample, interleave_cold};
 use crate::report::Row;
@@ -17,7 +17,7 @@ const GOAL: f64 = 3.0;
 const ROUNDS: usize = 3;
 
 /// Both comparisons.
-pub fn rows(bench: &Bench, scene: &Result<Scene>, scale: &Scale) -> Result<Vec<Row>> {
+pub fn rows(bench: &Bench, scene: &Result<Scene>, program: Program, scale: &Scale) -> Result<Vec<Row>> {
     let crowd = scale.crowd;
     let rounds = bench.rounds.min(ROUNDS);
     let one = format!("{crowd} stacks at once on one host vs one");
@@ -26,8 +26,8 @@ pub fn rows(bench: &Bench, scene: &Result<Scene>, scale: &Scale) -> Result<Vec<R
         let sides = interleave_cold(rounds, &bench.interrupt, || ours(scene, crowd), || ours(scene, 1))?;
         Ok(Row::timed(&one, Some(GOAL), &sides).noting("until all are ready; both sides are ours"))
     })?;
-    let hand =
-        format!("{crowd} stacks at once on one host vs {crowd} times docker-compose up by hand at once");
+    let line = program.line();
+    let hand = format!("{crowd} stacks at once on one host vs {crowd} times {line} up by hand at once");
     let hand = bench.row(&hand, None, || {
         let scene = scene.as_ref().map_err(Failure::again)?;
         let theirs = || by_hand(scene, crowd);

@@ -1,20 +1,21 @@
-//! A stack removed, against `docker-compose down` by hand, and against the engine told what to remove.
+//! A stack removed, against `down` of a compose program by hand, and against the engine told what to remove.
 
-use super::scene::{ByHand, Scene};
+use super::scene::ByHand;
+use super::{Program, Scene};
 use crate::failure::{Failure, Result};
 use crate::measure::interleave;
 use crate::report::Row;
 use crate::rows::Bench;
 
-const BY_COMPOSE: &str = "destroy of a stack of three services vs docker-compose down by hand";
 const BY_ENGINE: &str = "destroy of a stack of three services vs docker rm and docker network rm by hand";
 
 /// Both comparisons.
-pub fn rows(bench: &Bench, scene: &Result<Scene>) -> Result<Vec<Row>> {
+pub fn rows(bench: &Bench, scene: &Result<Scene>, program: Program) -> Result<Vec<Row>> {
+    let by_compose = format!("destroy of a stack of three services vs {} down by hand", program.line());
     let down = "by hand nothing is looked for, and no directory removed";
     let remove = "by hand all names are known, and nobody looks whether something is left";
     Ok(vec![
-        row(bench, scene, BY_COMPOSE, 1.0, ByHand::down, down)?,
+        row(bench, scene, &by_compose, 1.0, ByHand::down, down)?,
         row(bench, scene, BY_ENGINE, 1.15, ByHand::remove, remove)?,
     ])
 }

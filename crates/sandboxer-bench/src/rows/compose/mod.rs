@@ -3,6 +3,7 @@
 mod create;
 mod crowd;
 mod destroy;
+mod program;
 mod scene;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ use super::Bench;
 use crate::failure::Result;
 use crate::report::Row;
 use crate::tree::TreeSpec;
+pub use program::Program;
 use scene::Scene;
 
 /// The groups of rows, by name.
@@ -36,19 +38,25 @@ impl Scale {
 }
 
 /// Every row that is wanted. One host is for all rows of stacks: none of them leaves anything on it.
-pub fn rows(bench: &Bench, disk: &Path, scale: &Scale, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Row>> {
+pub fn rows(
+    bench: &Bench,
+    disk: &Path,
+    program: Program,
+    scale: &Scale,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     if GROUPS[..3].iter().any(|group| is_wanted(group)) {
-        let scene = Scene::new(bench, disk);
+        let scene = Scene::new(bench, disk, program);
         bench.interrupt.check()?;
         if is_wanted(GROUPS[0]) {
-            rows.push(create::row(bench, &scene)?);
+            rows.push(create::row(bench, &scene, program)?);
         }
         if is_wanted(GROUPS[1]) {
-            rows.extend(crowd::rows(bench, &scene, scale)?);
+            rows.extend(crowd::rows(bench, &scene, program, scale)?);
         }
         if is_wanted(GROUPS[2]) {
-            rows.extend(destroy::rows(bench, &scene)?);
+            rows.extend(destroy::rows(bench, &scene, program)?);
         }
     }
     if is_wanted(GROUPS[3]) {

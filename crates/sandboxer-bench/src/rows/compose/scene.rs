@@ -10,6 +10,7 @@ use sandboxer_remote::{Address, Settings, Ssh};
 use sandboxer_testkit::host::RemoteHost;
 use serde::Deserialize;
 
+use super::Program;
 use crate::failure::{During, Failure, Result};
 use crate::measure::{Sample, run};
 use crate::place::{Place, tool};
@@ -35,6 +36,7 @@ pub struct Scene {
     ssh: Ssh,
     /// What the host was given for a stack of ours.
     resolved: Resolved,
+    program: Program,
     count: Cell<usize>,
     host: RemoteHost,
     place: Place,
@@ -49,6 +51,7 @@ struct Resolved {
 
 /// A stack that was made by hand, or is about to be.
 pub struct ByHand {
+    program: Program,
     project: String,
     file: String,
 }
@@ -61,18 +64,18 @@ struct Made {
 
 impl Scene {
     /// Starts the machine, and makes one stack on it, to see that it works and how it is resolved.
-    pub fn new(bench: &Bench, disk: &Path) -> Result<Self> {
-        let host = RemoteHost::start().map_err(Failure::Skipped)?;
+    pub fn new(bench: &Bench, disk: &Path, program: Program) -> Result<Self> {
+        let host = program.host().map_err(Failure::Skipped)?;
         let place = Place::disk(disk, ROOM)?;
         let root = place.root().to_owned();
         write(&root.join("project/e2e/docker-compose.yml"), STACK)?;
         write(&root.join("project/index.html"), "one line\n")?;
         write(&root.join("config/config.yaml"), "")?;
-        write(&root.join("config/hosts/bench.yaml"), &described(&host))?;
+        write(&root.join("config/hosts/bench.yaml"), &described(&host, program))?;
         let sandbox = SandboxCommand::new(&bench.binary, &root);
         let ssh = connection(&host, &root.join("home/ssh"))?;
         let (resolved, count) = (Resolved::default(), Cell::new(0));
-        let scene = Self { sandbox, ssh, resolved, count, host, place };
+        let scene = Self { sandbox, ssh, resolved, program, count, host, place };
         let (_, id) = scene.create()?;
         let resolved = Resolved::of(&scene.host, &id);
         scene.destroy(&id)?;
@@ -143,7 +146,8 @@ impl Scene {
         let there = self.host.home().join("by-hand").join(&word);
         fs::create_dir_all(there.join("workspaces/repo")).during("create directory", &there)?;
         write(&there.join("stack.yaml"), &self.resolved.like(&word, &directory))?;
-        Ok(ByHand { project: format!("sandboxer-{word}"), file: format!("{directory}/stack.yaml") })
+        let (project, file) = (format!("sandboxer-{word}"), format!("{directory}/stack.yaml"));
+        Ok(ByHand { program: self.program, project, file })
     }
 
     /// A command over a connection of its own, as one types it.
@@ -167,17 +171,19 @@ impl Scene {
 impl ByHand {
     /// What to type to make it.
     pub fn up(&self) -> String {
-        format!("docker-compose -p {} -f {} up -d", self.project, self.file)
+        format!("{} -p {} -f {} up -d", self.program.line(), self.project, self.file)
     }
 
     /// What to type to remove it.
     pub fn down(&self) -> String {
-        format!("docker-compose -p {} -f {} down -v -t 0", self.project, self.file)
+        format!("{} -p {} -f {} down -v -t 0", self.program.line(), self.project, self.file)
     }
 
     /// What the engine itself has to be told for that, by who knows what there is.
     pub fn remove(&self) -> String {
-        let containers = SERVICES.map(|service| format!("{}_{service}_1", self.project)).join(" ");
+        let between = self.program.separator();
+        let containers = SERVICES.map(|service| format!("{}{between}{service}{between}1", self.project));
+        let containers = containers.join(" ");
         format!("docker rm -f -v {containers} && docker network rm {}_default", self.project)
     }
 }
@@ -218,10 +224,10 @@ pub fn made(output: &Path) -> Result<String> {
     Ok(made.sandbox_id)
 }
 
-fn described(host: &RemoteHost) -> String {
-    let (name, config) = (host.name(), host.ssh_config().display());
+fn described(host: &RemoteHost, program: Program) -> String {
+    let (name, config, compose) = (host.name(), host.ssh_config().display(), program.line());
     format!(
-        "id: bench\nsummary: Another machine\naddress: ssh://{name}\nssh: {{config: {config}}}\nextensions: [ext.compose-ssh]\n"
+        "id: bench\nsummary: Another machine\naddress: ssh://{name}\nssh: {{config: {config}, compose: {compose}}}\nextensions: [ext.compose-ssh]\n"
     )
 }
 
@@ -264,7 +270,8 @@ mod tests {
 
     #[test]
     fn what_is_typed_names_what_there_is() {
-        let stack = ByHand { project: "sandboxer-hand7".to_owned(), file: "/f".to_owned() };
+        let (project, file) = ("sandboxer-hand7".to_owned(), "/f".to_owned());
+        let stack = ByHand { program: Program::Alone, project, file };
         assert_eq!(stack.up(), "docker-compose -p sandboxer-hand7 -f /f up -d");
         assert!(
             stack.remove().contains("sandboxer-hand7_web_1 && docker network rm sandboxer-hand7_default")

@@ -10,7 +10,7 @@ fn measured(groups: &[&str]) -> Vec<Row> {
     let scale = Scale { tree: TreeSpec::sources(300, 100), crowd: 2 };
     let (interrupt, peaks) = (Interrupt::default(), Peaks::default());
     let bench = Bench { binary: "/bin/false".into(), spec: scale.tree, rounds: 1, interrupt, peaks };
-    let rows = rows(&bench, scratch.path(), &scale, |group| groups.contains(&group)).unwrap();
+    let rows = rows(&bench, scratch.path(), Program::Alone, &scale, |group| groups.contains(&group)).unwrap();
     assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "something is left");
     rows
 }

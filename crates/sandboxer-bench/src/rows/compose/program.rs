@@ -1,0 +1,41 @@
+//! The compose program: both sides use the same.
+
+use clap::ValueEnum;
+use sandboxer_testkit::host::RemoteHost;
+
+/// Which one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Program {
+    /// The one by itself, of Debian 12
+    #[value(name = "docker-compose")]
+    Alone,
+    /// The second version, a plugin of docker
+    #[value(name = "docker compose")]
+    Plugin,
+}
+
+impl Program {
+    /// What is typed.
+    pub fn line(self) -> &'static str {
+        match self {
+            Self::Alone => "docker-compose",
+            Self::Plugin => "docker compose",
+        }
+    }
+
+    /// A machine that has it, or why there is none here.
+    pub fn host(self) -> Result<RemoteHost, String> {
+        match self {
+            Self::Alone => RemoteHost::start(),
+            Self::Plugin => RemoteHost::with_compose_plugin(),
+        }
+    }
+
+    /// What stands between the words of a container's name.
+    pub fn separator(self) -> char {
+        match self {
+            Self::Alone => '_',
+            Self::Plugin => '-',
+        }
+    }
+}
