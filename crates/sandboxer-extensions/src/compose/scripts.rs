@@ -23,11 +23,35 @@ engine() {
     *) docker info --format '{{.ServerVersion}} {{.SecurityOptions}}' 2>/dev/null || { docker version --format '{{.Server.Version}}' 2>&1; return 1; } ;;
   esac
 }
+# Where docker looks for it. To try it takes longer than everything else here.
+has_plugin() {
+  command -v docker >/dev/null || return
+  for at in "${DOCKER_CONFIG:-$HOME/.docker}" /usr/local/lib/docker /usr/local/libexec/docker /usr/lib/docker /usr/libexec/docker; do
+    [ ! -x "$at/cli-plugins/docker-compose" ] || return 0
+  done
+  return 1
+}
 works() {
   case $1 in
-    'docker compose' | 'podman compose') $1 version >/dev/null 2>&1 ;;
+    'docker compose') has_plugin || $1 version >/dev/null 2>&1 ;;
+    'podman compose') $1 version >/dev/null 2>&1 ;;
     *) command -v ${1%% *} >/dev/null ;;
   esac
+}
+# Docker is asked while its compose is tried: either is the start of a large program.
+early= status=
+ask_early() {
+  command -v docker >/dev/null && early=$(mktemp) || return
+  trap 'rm -f -- "$early"' EXIT
+  engine docker >"$early" & asked=$!
+}
+# What an engine says, in `said`.
+ask() {
+  if [ "$1" != docker ] || [ -z "$early" ]; then said=$(engine "$1"); return; fi
+  # Who has been waited for once is not known any more.
+  [ -n "$status" ] || { wait $asked; status=$?; }
+  said=$(cat "$early")
+  return $status
 }
 search() {
   found=
@@ -38,7 +62,7 @@ search() {
     fi
     found=$compose
     case $compose in *podman*) program=podman ;; *) program=docker ;; esac
-    if said=$(engine "$program") && [ -n "$said" ]; then
+    if ask "$program" && [ -n "$said" ]; then
       printf 'compose=%s\nengine=%s\nversion=%s\n' "$compose" "$program" "$(printf %s "$said" | tr '\n' ' ')"
       return
     fi
@@ -49,6 +73,7 @@ search() {
 }
 # Each says its lines as a whole: they are short.
 tools &
+case ${1:-} in *podman*) ;; *) ask_early ;; esac
 search "${1:-}"
 wait
 "#;
