@@ -20,7 +20,7 @@ const ROUNDS: usize = 3;
 pub fn rows(bench: &Bench, scene: &Result<Scene>, program: Program, scale: &Scale) -> Result<Vec<Row>> {
     let crowd = scale.crowd;
     let rounds = bench.rounds.min(ROUNDS);
-    let one = format!("{crowd} stacks at once on one host vs one");
+    let one = format!("{crowd} stacks at once on one host{} vs one", program.by());
     let one = bench.row(&one, Some(GOAL), || {
         let scene = scene.as_ref().map_err(Failure::again)?;
         let sides = interleave_cold(rounds, &bench.interrupt, || ours(scene, crowd), || ours(scene, 1))?;

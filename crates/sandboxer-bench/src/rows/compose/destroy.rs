@@ -7,16 +7,18 @@ use crate::measure::interleave;
 use crate::report::Row;
 use crate::rows::Bench;
 
-const BY_ENGINE: &str = "destroy of a stack of three services vs docker rm and docker network rm by hand";
-
 /// Both comparisons.
 pub fn rows(bench: &Bench, scene: &Result<Scene>, program: Program) -> Result<Vec<Row>> {
     let by_compose = format!("destroy of a stack of three services vs {} down by hand", program.line());
+    let by_engine = format!(
+        "destroy of a stack of three services{} vs docker rm and docker network rm by hand",
+        program.by()
+    );
     let down = "by hand nothing is looked for, and no directory removed";
     let remove = "by hand all names are known, and nobody looks whether something is left";
     Ok(vec![
         row(bench, scene, &by_compose, 1.0, ByHand::down, down)?,
-        row(bench, scene, BY_ENGINE, 1.15, ByHand::remove, remove)?,
+        row(bench, scene, &by_engine, 1.15, ByHand::remove, remove)?,
     ])
 }
 

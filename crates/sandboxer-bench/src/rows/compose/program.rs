@@ -23,6 +23,14 @@ impl Program {
         }
     }
 
+    /// Tells rows apart that name no program; those of the first one are called as they always were.
+    pub fn by(self) -> &'static str {
+        match self {
+            Self::Alone => "",
+            Self::Plugin => " by docker compose",
+        }
+    }
+
     /// A machine that has it, or why there is none here.
     pub fn host(self) -> Result<RemoteHost, String> {
         match self {
