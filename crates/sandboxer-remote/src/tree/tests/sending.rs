@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use sandboxer_core::{Error, Result};
 use sandboxer_testkit::manifest::set_mtime;
 
-use super::world::{Cutting, World, fill, said};
+use super::world::{Cutting, World, fill, said, through};
 use crate::shell::{Answer, Call, Here, Running, Shell};
 use crate::tree::{Mirror, Moved};
 
@@ -233,13 +233,10 @@ impl Shell for Deaf {
     }
 
     fn start(&self, script: &str, arguments: &[&OsStr]) -> Result<Running> {
-        let count = self.0.to_string();
-        let mut all = vec![OsStr::new(&count), OsStr::new(script)];
-        all.extend(arguments);
         let deaf = r#"n=$1; shift; f=$(mktemp); head -c "$n" > "$f"; cat > /dev/null
 setsid sh -c 'f=$1 s=$2; shift 2; { cat "$f"; rm "$f"; exec sleep 60; } | exec setsid sh -c "$s" sh "$@"' sh "$f" "$@" > /dev/null 2>&1 &
 while [ -e "$f" ]; do sleep 0.01; done; exit 1"#;
-        Here.start(deaf, &all)
+        through(deaf, self.0, script, arguments)
     }
 
     fn name(&self) -> &str {

@@ -88,17 +88,22 @@ impl Shell for Cutting {
     }
 
     fn start(&self, script: &str, arguments: &[&OsStr]) -> Result<Running> {
-        let count = self.0.to_string();
-        let mut all = vec![OsStr::new(&count), OsStr::new(script)];
-        all.extend(arguments);
         let cut =
             r#"n=$1 s=$2; shift 2; head -c "$n" | sh -c "$s" sh "$@"; cat > /dev/null; echo cut >&2; exit 1"#;
-        Here.start(cut, &all)
+        through(cut, self.0, script, arguments)
     }
 
     fn name(&self) -> &str {
         "the cutting host"
     }
+}
+
+/// Starts a script by way of another one, whose `$1` is a number, `$2` the script, and the rest its arguments.
+pub fn through(way: &str, number: u64, script: &str, arguments: &[&OsStr]) -> Result<Running> {
+    let number = number.to_string();
+    let mut all = vec![OsStr::new(&number), OsStr::new(script)];
+    all.extend(arguments);
+    Here.start(way, &all)
 }
 
 /// A shell that cuts a stream from the host after so many bytes, and is gone when the host is to remember.
@@ -113,11 +118,8 @@ impl Shell for CutBack {
     }
 
     fn start(&self, script: &str, arguments: &[&OsStr]) -> Result<Running> {
-        let count = self.0.to_string();
-        let mut all = vec![OsStr::new(&count), OsStr::new(script)];
-        all.extend(arguments);
         let cut = r#"n=$1 s=$2; shift 2; sh -c "$s" sh "$@" | head -c "$n"; echo cut >&2; exit 1"#;
-        Here.start(cut, &all)
+        through(cut, self.0, script, arguments)
     }
 
     fn name(&self) -> &str {
