@@ -54,12 +54,13 @@ pub(super) fn keep(on: &OnHost, made: &Made, sandbox: &str, into: &Path) -> Resu
     let holder = Holder::make(on, made, sandbox, &made.volumes)?;
     std::fs::create_dir_all(into).map_err(|error| Error::io("make", into, error))?;
     on.context.progress.begin("keeping the volumes", Some(made.volumes.len() as u64));
-    for volume in &made.volumes {
+    let kept = made.volumes.iter().try_for_each(|volume| {
         holder.keep(on, volume, &into.join(short(made, volume)))?;
         on.context.progress.advance(1, 0);
-    }
+        Ok(())
+    });
     on.context.progress.end();
-    Ok(true)
+    kept.map(|()| true)
 }
 
 /// Fills the volumes of a stack that is made and does not run yet with what is kept in `from`.

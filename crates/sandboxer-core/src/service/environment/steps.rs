@@ -76,16 +76,21 @@ impl SandboxManager {
         };
         self.parts.cancel.check()?;
         at(PROVISION, environment)?;
+        let mut steps = || {
+            environment.handle = Some(extension.provision(&request)?);
+            self.forget_unsent(&sandbox.id)?;
+            at(WAIT_READY, environment)?;
+            if let Some(handle) = &environment.handle {
+                let ready = extension.wait_ready(handle, deadline(environment), &self.parts.cancel)?;
+                environment.endpoints = ready.endpoints;
+                environment.notes = ready.notes;
+            }
+            Ok(())
+        };
         self.parts.progress.begin("making the environment", None);
-        environment.handle = Some(extension.provision(&request)?);
-        self.forget_unsent(&sandbox.id)?;
-        at(WAIT_READY, environment)?;
-        if let Some(handle) = &environment.handle {
-            let ready = extension.wait_ready(handle, deadline(environment), &self.parts.cancel)?;
-            environment.endpoints = ready.endpoints;
-            environment.notes = ready.notes;
-        }
+        let made: Result<()> = steps();
         self.parts.progress.end();
+        made?;
         READY.clone_into(&mut environment.step);
         environment.failure = None;
         Ok(())

@@ -309,6 +309,7 @@ fn an_undo_that_fails_is_tried_again_by_the_next_command() {
     hosted.world.script.at("wait_ready", Fault::Fail);
     hosted.world.script.at("teardown", Fault::AlwaysFail);
     manager.get_or_create_sandbox(&hosted.request(None)).unwrap_err();
+    assert_eq!(hosted.world.under_way.0.lock().unwrap().take(), None, "nothing goes on any more");
     assert_eq!(hosted.there(), 1, "it could not be removed");
     assert!(manager.recover().unwrap()[0].failed);
     assert_eq!(

@@ -38,7 +38,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::config::Settings;
-use crate::contract::{CancelFlag, LocalPermissions, NoProgress, PermissionService};
+use crate::contract::{CancelFlag, LocalPermissions, PermissionService, Progress};
 use crate::environment::Environments;
 use crate::model::{AccessResult, PlanId, RelPath};
 use crate::policy::CommitRules;
@@ -52,12 +52,28 @@ struct World {
     removals: Arc<std::sync::Mutex<Vec<String>>>,
     script: Arc<Script>,
     cancel: CancelFlag,
+    under_way: Arc<UnderWay>,
+}
+
+/// The step that somebody who watches is shown.
+#[derive(Default)]
+struct UnderWay(std::sync::Mutex<Option<String>>);
+
+impl Progress for UnderWay {
+    fn begin(&self, step: &str, _: Option<u64>) {
+        *self.0.lock().unwrap() = Some(step.to_owned());
+    }
+
+    fn end(&self) {
+        *self.0.lock().unwrap() = None;
+    }
 }
 
 impl World {
     fn new() -> Self {
         let temp = tempfile::tempdir().unwrap();
-        Self { temp, removals: Arc::default(), script: Arc::default(), cancel: CancelFlag::default() }
+        let (removals, script, under_way) = Default::default();
+        Self { temp, removals, script, cancel: CancelFlag::default(), under_way }
     }
 
     fn home(&self) -> PathBuf {
@@ -79,7 +95,7 @@ impl World {
             types: ResourceTypes::embedded().unwrap(),
             settings: Settings { lock_wait: Duration::from_millis(50), ..Settings::default() },
             permissions: Arc::new(LocalPermissions),
-            progress: Arc::new(NoProgress),
+            progress: self.under_way.clone(),
             cancel: self.cancel.clone(),
             runtime: Arc::new(crate::contract::NothingRuns),
             environments: Environments::none(),
