@@ -20,7 +20,11 @@ engine() {
   case $1 in
     *podman*) podman info --format '{{.Version.Version}} rootless={{.Host.Security.Rootless}}' 2>&1 ;;
     # Where nobody answers, some clients complain of the format, and not of that.
-    *) docker info --format '{{.ServerVersion}} {{.SecurityOptions}}' 2>/dev/null || { docker version --format '{{.Server.Version}}' 2>&1; return 1; } ;;
+    *)
+      if told=$(docker info --format '{{.ServerVersion}} {{.SecurityOptions}}' 2>/dev/null); then echo "$told"; return; fi
+      docker version --format '{{.Server.Version}}' 2>&1
+      return 1
+      ;;
   esac
 }
 # Where docker looks for it. To try it takes longer than everything else here.
@@ -39,18 +43,20 @@ works() {
   esac
 }
 # Docker is asked while its compose is tried: either is the start of a large program.
-early= status=
+asked= status=
 ask_early() {
   command -v docker >/dev/null && early=$(mktemp) || return
-  trap 'rm -f -- "$early"' EXIT
-  engine docker >"$early" & asked=$!
+  # Whatever becomes of us, it does not stay.
+  exec 3>"$early" 4<"$early"
+  rm -f -- "$early"
+  engine docker >&3 & asked=$!
 }
 # What an engine says, in `said`.
 ask() {
-  if [ "$1" != docker ] || [ -z "$early" ]; then said=$(engine "$1"); return; fi
+  if [ "$1" != docker ] || [ -z "$asked" ]; then said=$(engine "$1"); return; fi
   # Who has been waited for once is not known any more.
-  [ -n "$status" ] || { wait $asked; status=$?; }
-  said=$(cat "$early")
+  [ -n "$status" ] || { wait $asked; status=$?; heard=$(cat <&4); }
+  said=$heard
   return $status
 }
 search() {
