@@ -85,11 +85,16 @@ fn a_script_that_streams_is_finished_or_says_why_not() {
 
 #[test]
 fn what_long_work_says_of_itself_is_heard_meanwhile() {
-    let heard = std::cell::RefCell::new(Vec::new());
-    let told = |said: &[u8]| heard.borrow_mut().push(crate::last_line(said));
-    let script = "echo one >&2; echo not heard; read word; echo two >&2; sleep 0.3; printf three >&2";
-    let answer = Here.run(&Call { heard: Some(&told), input: b"on\n", ..call(script) }).unwrap();
-    let heard = heard.into_inner();
-    assert_eq!((heard.first(), heard.last()), (Some(&Some("one".to_owned())), Some(&Some("two".to_owned()))));
+    let at = tempfile::tempdir().unwrap();
+    let (mark, last) = (at.path().join("heard"), std::cell::RefCell::new(None));
+    let told = |said: &[u8]| {
+        *last.borrow_mut() = crate::last_line(said);
+        std::fs::write(&mark, "").unwrap();
+    };
+    // It goes on when it has been heard.
+    let script = "echo one >&2; while [ ! -e \"$1\" ]; do sleep 0.01; done; echo two >&2; printf three >&2";
+    let arguments = [mark.as_os_str()];
+    let answer = Here.run(&Call { heard: Some(&told), arguments: &arguments, ..call(script) }).unwrap();
+    assert_eq!(last.into_inner().as_deref(), Some("two"));
     assert_eq!(answer.stderr, b"one\ntwo\nthree");
 }
