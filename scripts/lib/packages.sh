@@ -116,6 +116,6 @@ fetch_compose() {
     apt="apt-get -qq -o Dir::Etc::sourcelist=$root/sources.list -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists=$root/lists -o Dir::Cache=$root/cache"
     $apt update && (cd "$root" && $apt download docker-compose) || return 1
     dpkg-deb --extract "$root"/docker-compose_*.deb "$root/files" || return 1
-    mv "$root/files/usr/libexec/docker/cli-plugins/docker-compose" "$root/docker-compose"
+    mv "$root/files/usr/libexec/docker/cli-plugins/docker-compose" "$root/docker-compose" || return 1
     rm -rf "$root/lists" "$root/cache" "$root/files" "$root"/docker-compose_*.deb
 }

@@ -94,9 +94,10 @@ if [ -L "$1" ] || [ -L "$3" ]; then echo "$1 or $3 is a symbolic link" >&2; exit
 macro_rules! alone {
     () => {
         r#"started_at() { [ -r "/proc/$1/stat" ] && cut -d ' ' -f 22 "/proc/$1/stat"; }
-if [ -s "$3/sending" ] && read -r process moment group < "$3/sending" && [ "$(started_at "$process")" = "$moment" ]; then
-kill -KILL "-$group" 2> /dev/null || :
-while [ "$(started_at "$process")" = "$moment" ] && ! grep -q '^State:.Z' "/proc/$process/status" 2> /dev/null; do sleep 0.01; done
+waits() { [ "$(started_at "$process")" = "$moment" ] && ! grep -q '^State:.Z' "/proc/$process/status" 2> /dev/null; }
+if [ -s "$3/sending" ] && read -r process moment group < "$3/sending" && waits && kill -KILL "-$group" 2> /dev/null; then
+left=500
+while [ "$left" -gt 0 ] && waits; do left=$((left-1)); sleep 0.01; done
 fi
 "#
     };
