@@ -21,13 +21,16 @@ target_dir() {
         sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'
 }
 
-# cargo_tool NAME VERSION: makes the cargo subcommand NAME available, from the PATH or from target/tools, where it is
-# built once. A debug build: it takes a third of the time, and the tool's own speed does not matter here.
-# Returns 2 where it cannot be had because nothing can be downloaded.
+# Where tools are kept that are built from source: outside of the clone, so that the next clone finds them.
+tool_cache() { echo "${XDG_CACHE_HOME:-$HOME/.cache}/sandboxer/tools"; }
+
+# cargo_tool NAME VERSION: makes the cargo subcommand NAME available, from the PATH or from the cache, where it is built
+# once per version. A debug build: it takes a third of the time, and the tool's own speed does not matter here.
+# Returns 2 if it cannot be downloaded.
 cargo_tool() {
     local name=$1 version=$2 root log
-    root="$(target_dir)/tools"
-    export PATH="$root/bin:$PATH"
+    root="$(tool_cache)/$name-$version"
+    export PATH="$PATH:$root/bin"
     have "$name" && return 0
     say "building $name $version into $root (once)"
     log=$(mktemp)

@@ -97,7 +97,7 @@ readonly COMPOSE_RELEASE=trixie
 compose_plugin() {
     local root
     ! docker compose version >/dev/null 2>&1 || return 0
-    root="$(target_dir)/tools/compose"
+    root="$(tool_cache)/compose-$COMPOSE_RELEASE"
     [ -x "$root/docker-compose" ] || fetch_compose "$root" >&2 ||
         { note_skip "\`docker compose\` cannot be fetched from Debian $COMPOSE_RELEASE: stacks made by it"; return 0; }
     export SANDBOXER_TEST_COMPOSE="$root/docker-compose"

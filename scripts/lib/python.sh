@@ -6,11 +6,11 @@ readonly PYPI_AWAY='NewConnectionError|ConnectTimeout|ReadTimeout|ProxyError|nam
 # What is installed for whom.
 readonly REQUIREMENTS=(examples/strategies/*/requirements.txt tests/clients/requirements.txt tests/api/requirements.txt)
 
-# Where the environment is: one for each list of packages, under target/python.
+# Where the environment is: one for each list of packages, in the cache.
 environment_root() {
     local digest
     digest=$(cat "${REQUIREMENTS[@]}" | cksum | cut -d' ' -f1)
-    echo "$(target_dir)/python/$digest"
+    echo "$(tool_cache)/python-$digest"
 }
 
 # Makes the environment, once.

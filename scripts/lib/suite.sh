@@ -1,22 +1,26 @@
 # Which tests there are, for cargo nextest. Sourced by ./test and scripts/coverage.
 
-# What kills and traces the program: an instrumented process that dies writes no profile, and its own profile writing would be among
-# the syscalls that are counted and failed.
-readonly TRACED='(binary(/_sweep$|^power_cut$/) | (binary(adversarial) & test(/killed/)))'
+readonly NEXTEST_VERSION=0.9.143
 
-# Tests with a `main` of their own answer no `--list`, so nextest cannot run them.
-own_main_tests() {
-    grep -l '^harness *= *false' crates/*/Cargo.toml 2>/dev/null | while read -r manifest; do
-        awk -v crate="$(basename "$(dirname "$manifest")")" '
-            /^\[/ { name = ""; test = ($0 == "[[test]]") }
-            test && /^name *=/ { name = $0; gsub(/.*= *"|"$/, "", name) }
-            test && /^harness *= *false/ { if (name != "") print crate, name }' "$manifest"
-    done
+# Tests that trace the program and kill it or fail its system calls. They run without instrumentation: an instrumented process
+# that is killed writes no profile, and writing the profile would be among the system calls that are counted and failed.
+readonly TRACED='(test(/^sweeps::/) | test(/^disks::(power_cut|git)::/))'
+
+# What `./test --quick` runs: everything that needs no server, no daemon, no loop mount and no tracing.
+readonly QUICK='not (test(/^(sweeps|disks|docker|stacks|databases|histories|properties)::/)
+    | test(/(^|::)(servers|docker|host)::/)
+    | (package(sandboxer-database) & test(/^(mysql|postgres)::/)) | (package(sandboxer-remote) & test(/tests::/))
+    | binary(databases) | binary(user_mode))'
+
+need_nextest() {
+    local status=0
+    cargo_tool cargo-nextest $NEXTEST_VERSION || status=$?
+    [ $status = 0 ] || die "cargo-nextest is missing and could not be built: cargo install --locked cargo-nextest"
 }
 
-# A filter for everything else.
-harness_tests() {
-    local filter='all()' crate name
-    while read -r crate name; do filter="$filter & not (package($crate) & binary($name))"; done < <(own_main_tests)
-    echo "$filter"
+# The seed of sampled sweeps follows from the committed sources: a second run takes the same points, every change others.
+export_seed() {
+    SANDBOXER_TEST_SEED=${SANDBOXER_TEST_SEED:-$(git rev-parse --short=12 HEAD:crates 2>/dev/null || echo 0)}
+    export SANDBOXER_TEST_SEED
+    say "seed of the sampled sweeps: SANDBOXER_TEST_SEED=$SANDBOXER_TEST_SEED"
 }

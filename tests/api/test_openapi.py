@@ -43,7 +43,7 @@ parameters = { "path.id" = "doomed" }
 EXCLUDED = [
     # What the schema allows need not exist: a profile, a checkpoint, a place that the token is for.
     "--exclude-checks=positive_data_acceptance",
-    # Asked for as a stream they never end; as pages they are tested by tests/serve_api.rs.
+    # Asked for as a stream they never end; as pages they are tested by tests/it/serve/api.rs.
     "--exclude-operation-id=events",
     "--exclude-operation-id=sandbox_events",
 ]

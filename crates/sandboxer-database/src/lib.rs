@@ -8,7 +8,11 @@ pub mod credentials;
 pub mod engine;
 mod engines;
 mod keeper;
+#[cfg(feature = "mysql")]
 pub mod mysql;
+#[cfg(not(feature = "mysql"))]
+#[path = "mysql_left_out.rs"]
+mod mysql;
 mod paths;
 pub mod postgres;
 pub mod snapshot;

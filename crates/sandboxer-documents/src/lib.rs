@@ -20,6 +20,8 @@ mod rules;
 mod sandboxes;
 mod schema;
 mod told;
+#[cfg(feature = "databases")]
+mod transactions;
 pub mod words;
 
 pub use catalogue::{ExtensionsDocument, HostsDocument, ProfilesDocument, WithOrigin};

@@ -3,10 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 
-use sandboxer_core::model::RelPath;
 use sandboxer_core::service::{Sandbox, SandboxManager, Target, Workspace};
-use sandboxer_database::engine::Status;
-use sandboxer_database::transaction;
 
 use super::Told;
 
@@ -29,27 +26,11 @@ pub fn brought_up(manager: &SandboxManager, sandbox: &Sandbox) -> Vec<Vec<String
         let failed = manager.bring_up(&target).err();
         let mut notices = of_workspace(workspace);
         notices.extend(failed.map(|error| unreachable_notice(Told::from(error))));
-        match status(manager, &target, workspace) {
-            Some(Status::Held { notices: more }) => notices.extend(more),
-            Some(Status::Lost { reason }) => notices.push(lost_notice(&reason)),
-            None => {}
-        }
+        #[cfg(feature = "databases")]
+        notices.extend(super::transactions::notices(manager, &target, workspace));
         notices
     })
     .collect()
-}
-
-/// Whether the transaction of a workspace, the only one of `target`, is still held; `None` where it has none.
-fn status(manager: &SandboxManager, target: &Target, workspace: &Workspace) -> Option<Status> {
-    if workspace.sandbox_ref.strategy_name != transaction::NAME {
-        return None;
-    }
-    let said = manager.read(target, &RelPath::parse(transaction::STATUS).ok()?).ok()?;
-    serde_json::from_slice(&said).ok()
-}
-
-fn lost_notice(reason: &str) -> String {
-    format!("lost: {reason}; `sandbox rollback ID` begins a new transaction")
 }
 
 fn unreachable_notice(error: Told) -> String {

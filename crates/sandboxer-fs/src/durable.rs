@@ -24,26 +24,39 @@ pub fn create_temporary(path: &Path) -> Result<File> {
     options.open(&temporary).map_err(|e| Error::io("create", temporary, e))
 }
 
-/// Flushes what [`create_temporary`] made and puts it at `path`.
+/// Flushes what [`create_temporary`] made and puts it at `path`, or removes it if that fails.
 pub fn publish(file: &File, path: &Path) -> Result<()> {
+    or_discard(path, flush_and_rename(file, path))?;
+    sync_dir(path.parent().unwrap_or(Path::new(".")))
+}
+
+fn flush_and_rename(file: &File, path: &Path) -> Result<()> {
     let temporary = temporary(path);
     file.sync_all().map_err(|e| Error::io("flush", &temporary, e))?;
-    std::fs::rename(&temporary, path).map_err(|e| Error::io("rename into place", path, e))?;
-    sync_dir(path.parent().unwrap_or(Path::new(".")))
+    std::fs::rename(&temporary, path).map_err(|e| Error::io("rename into place", path, e))
+}
+
+/// Removes the temporary file beside `path` if `result` is an error: what failed leaves nothing behind.
+pub fn or_discard<T>(path: &Path, result: Result<T>) -> Result<T> {
+    if result.is_err() {
+        let _ = std::fs::remove_file(temporary(path));
+    }
+    result
 }
 
 /// Writes `content` to `path`, durably and at once.
 pub fn write(path: &Path, content: &[u8]) -> Result<()> {
     let mut file = create_temporary(path)?;
-    file.write_all(content).map_err(|e| Error::io("write", path, e))?;
+    or_discard(path, file.write_all(content).map_err(|e| Error::io("write", path, e)))?;
     publish(&file, path)
 }
 
 /// Writes `content` to `path` at once, and leaves it to the system when it is on disk: for what means nothing after a power cut.
 pub fn write_lazily(path: &Path, content: &[u8]) -> Result<()> {
     let mut file = create_temporary(path)?;
-    file.write_all(content).map_err(|e| Error::io("write", path, e))?;
-    std::fs::rename(temporary(path), path).map_err(|e| Error::io("rename into place", path, e))
+    let written = file.write_all(content).map_err(|e| Error::io("write", path, e));
+    let rename = || std::fs::rename(temporary(path), path);
+    or_discard(path, written.and_then(|()| rename().map_err(|e| Error::io("rename into place", path, e))))
 }
 
 /// Flushes a directory.

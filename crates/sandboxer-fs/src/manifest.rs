@@ -158,6 +158,14 @@ impl Out {
         self.put(&(chunk.len() as u32).to_le_bytes())?;
         self.put(chunk)
     }
+
+    /// Writes the mark of the end and the checksum.
+    fn end(mut self) -> std::io::Result<File> {
+        let checksum = *self.hasher.finalize().as_bytes();
+        self.file.write_all(&0_u32.to_le_bytes())?;
+        self.file.write_all(&checksum)?;
+        self.file.into_inner().map_err(std::io::IntoInnerError::into_error)
+    }
 }
 
 impl ManifestWriter {
@@ -177,16 +185,14 @@ impl ManifestWriter {
 
     fn append_raw(&self, chunk: &[u8]) -> Result<()> {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        out.put_chunk(chunk).map_err(|e| Error::io("write", &self.path, e))
+        let written = out.put_chunk(chunk).map_err(|e| Error::io("write", &self.path, e));
+        durable::or_discard(&self.path, written)
     }
 
     /// Makes the manifest durable and puts it in place, all at once.
     pub fn finish(self) -> Result<()> {
-        let mut out = self.out.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let checksum = *out.hasher.finalize().as_bytes();
-        let written = out.file.write_all(&0_u32.to_le_bytes()).and_then(|()| out.file.write_all(&checksum));
-        written.map_err(|e| Error::io("write", &self.path, e))?;
-        let file = out.file.into_inner().map_err(|e| Error::io("write", &self.path, e.into_error()))?;
+        let out = self.out.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let file = durable::or_discard(&self.path, out.end().map_err(|e| Error::io("write", &self.path, e)))?;
         durable::publish(&file, &self.path)
     }
 }

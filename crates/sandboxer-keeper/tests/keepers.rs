@@ -2,8 +2,8 @@
 //!
 //! A keeper is the program that started it, under another name. So this test has a `main` of its own and is that program:
 //! an example would do as well, but cargo does not build those for every way of running tests. What it tests is for those
-//! who may not mount on the host: run as root, it goes on as a user that nobody is, and stays root for the one test that
-//! wants to be somebody else.
+//! who may not mount on the host: run by root, it starts itself as an ordinary user for each case, and stays root for the one
+//! that needs two users.
 #![allow(clippy::unwrap_used)]
 
 use std::ffi::OsStr;
@@ -11,28 +11,20 @@ use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use libtest_mimic::{Arguments, Failed, Trial};
 use sandboxer_core::Error;
 use sandboxer_keeper::{Keeper, Keepers, Overlay, Unmounted, fresh_work, mount, serve_if_asked};
-use sandboxer_testkit::skip;
+use sandboxer_testkit::users::USER;
+use sandboxer_testkit::{skip, users};
 use tempfile::TempDir;
-
-/// Nobody's user and group, and not the ones that stand for nobody either: those are what strangers look like to a keeper.
-const USER: u32 = 54_321;
-
-/// The exit code of a run that could not be made.
-const SKIPPED: i32 = 77;
-
-/// Names the file that skipped tests are listed in.
-const SKIP_LOG: &str = "SANDBOXER_SKIP_LOG";
 
 type Test = (&'static str, fn(&Case));
 
@@ -52,10 +44,6 @@ const TESTS: &[Test] = &[
     ("nobody_waits_for_what_it_inherited", nobody_waits_for_what_it_inherited),
     ("a_mount_inside_a_layer_is_named", a_mount_inside_a_layer_is_named),
     ("the_trial_leaves_nothing", the_trial_leaves_nothing),
-];
-
-/// These wait for seconds, so they do it together.
-const PATIENT_TESTS: &[Test] = &[
     ("a_keeper_without_its_directory_ends", a_keeper_without_its_directory_ends),
     ("a_directory_put_in_its_place_is_not_its_own", a_directory_put_in_its_place_is_not_its_own),
     ("silent_clients_keep_nobody_waiting", silent_clients_keep_nobody_waiting),
@@ -66,109 +54,41 @@ fn main() {
     serve_if_asked();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match &arguments[..] {
-        [verb, rest @ ..] if verb == "as-user" => exit(run(rest)),
         [verb, dir] if verb == "start" => drop(keepers(Path::new(dir)).start("it").unwrap()),
         [verb, dir] if verb == "end" => keepers(Path::new(dir)).end("it").unwrap(),
-        _ if rustix::process::geteuid().is_root() => exit(run_as_root(&arguments)),
-        _ => exit(Some(run(&arguments)).filter(|status| *status != SKIPPED).unwrap_or(0)),
-    }
-}
-
-/// Runs the tests as somebody else, then the one that needs two users.
-fn run_as_root(arguments: &[String]) -> i32 {
-    let temp = tempfile::tempdir().unwrap();
-    fs::set_permissions(temp.path(), Permissions::from_mode(0o755)).unwrap();
-    // The user may not be able to reach the test where it was built.
-    let program = temp.path().join("test");
-    fs::copy("/proc/self/exe", &program).unwrap();
-    let home = temp.path().join("home");
-    fs::create_dir(&home).unwrap();
-    std::os::unix::fs::chown(&home, Some(USER), Some(USER)).unwrap();
-    let (profile, skips) = (user_profile(&home), home.join("skipped"));
-    let as_user = |arguments: &[&OsStr]| {
-        let mut command = Command::new(&program);
-        command.envs(profile.iter().map(|(_, path)| ("LLVM_PROFILE_FILE", path)));
-        command.env(SKIP_LOG, &skips);
-        command.args(arguments).env("TMPDIR", &home).uid(USER).gid(USER).current_dir("/");
-        command.status().unwrap().code().unwrap_or(101)
-    };
-    let mut all = vec![OsStr::new("as-user")];
-    all.extend(arguments.iter().map(OsStr::new));
-    let status = as_user(&all);
-    if status == SKIPPED {
-        keep_skips(&skips);
-        return 0;
-    }
-    let another = catch_unwind(|| another_user_is_refused(&home, &as_user));
-    println!("test another_user_is_refused ... {}", if another.is_ok() { "ok" } else { "FAILED" });
-    keep_skips(&skips);
-    if let Some((ours, _)) = profile {
-        keep_profiles(&home, ours.parent().unwrap());
-    }
-    if another.is_err() { 101 } else { status }
-}
-
-/// Where coverage is measured: where that goes, and a place that the user may write to.
-fn user_profile(home: &Path) -> Option<(PathBuf, PathBuf)> {
-    let ours = PathBuf::from(std::env::var_os("LLVM_PROFILE_FILE")?);
-    let name = ours.file_stem()?.to_str()?;
-    let theirs = home.join(format!("{name}-user.profraw"));
-    Some((ours, theirs))
-}
-
-/// The user may not write to our list of what was skipped, so it has one of its own.
-fn keep_skips(theirs: &Path) {
-    let lines = fs::read(theirs).unwrap_or_default();
-    if let Some(ours) = std::env::var_os(SKIP_LOG) {
-        fs::OpenOptions::new().create(true).append(true).open(ours).unwrap().write_all(&lines).unwrap();
-    }
-}
-
-fn keep_profiles(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap()) {
-        if entry.path().extension() == Some(OsStr::new("profraw")) {
-            fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        [verb, dir] if verb == "try" => {
+            keepers(Path::new(dir)).try_user().unwrap_or_else(|why| print!("{why}"))
         }
+        [verb, ..] if verb == "case" || verb == "as-user" => exit(users::as_ordinary_user(run_case)),
+        _ => libtest_mimic::run(&Arguments::from_args(), trials()).exit(),
     }
 }
 
-/// A small harness: every test in directories of its own, and one after the other, since a process that is being started
-/// holds for a moment what the others have open, and makes a mount busy by that.
-fn run(arguments: &[String]) -> i32 {
-    let (flags, words): (Vec<&String>, Vec<&String>) =
-        arguments.iter().partition(|word| word.starts_with('-'));
-    if flags.iter().any(|flag| *flag == "--list") {
-        TESTS.iter().chain(PATIENT_TESTS).for_each(|(name, _)| println!("{name}: test"));
-        return 0;
-    }
-    if let Err(why) = Case::new().keepers.try_user() {
-        skip(&why);
-        return SKIPPED;
-    }
-    let chosen = |test: &&Test| words.is_empty() || words.iter().any(|word| test.0.contains(word.as_str()));
-    let one_by_one = TESTS.iter().filter(chosen).map(|test| judged(test, begun(test)));
-    let together: Vec<_> = PATIENT_TESTS.iter().filter(chosen).map(|test| (test, begun(test))).collect();
-    let outcomes: Vec<bool> =
-        together.into_iter().map(|(test, thread)| judged(test, thread)).chain(one_by_one).collect();
-    let passed = outcomes.iter().filter(|ok| **ok).count();
-    let failed = outcomes.len() - passed;
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!(
-        "test result: {verdict}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out"
-    );
-    if failed == 0 { 0 } else { 101 }
+fn trials() -> Vec<Trial> {
+    let as_user = TESTS.iter().map(|(name, _)| Trial::test(*name, move || start(name)));
+    let as_root = Trial::test("another_user_is_refused", || {
+        another_user_is_refused();
+        Ok(())
+    });
+    as_user.chain([as_root]).collect()
 }
 
-/// A test, in a thread of its name.
-fn begun((name, test): &Test) -> JoinHandle<()> {
-    let test = *test;
-    std::thread::Builder::new().name((*name).to_owned()).spawn(move || test(&Case::new())).unwrap()
+/// Starts the case in a process of its own. Cases must not share one: a process that is being started holds for a moment
+/// what the others have open, which makes a mount busy.
+fn start(name: &str) -> Result<(), Failed> {
+    let status = Command::new("/proc/self/exe").args(["case", name]).status()?;
+    if status.success() { Ok(()) } else { Err(status.to_string().into()) }
 }
 
-fn judged((name, _): &Test, thread: JoinHandle<()>) -> bool {
-    let ok = thread.join().is_ok();
-    println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
-    ok
+/// Runs the case in a thread of its name.
+fn run_case(arguments: &[String]) -> i32 {
+    let (name, test) = TESTS.iter().find(|test| test.0 == arguments[1]).unwrap();
+    let run = || match Case::new().keepers.try_user() {
+        Ok(()) => test(&Case::new()),
+        Err(why) => skip(&why),
+    };
+    let thread = std::thread::Builder::new().name((*name).to_owned()).spawn(run).unwrap();
+    if thread.join().is_ok() { 0 } else { 101 }
 }
 
 /// A state directory, the directories of an overlay, and no keeper left when it is dropped.
@@ -505,9 +425,28 @@ fn the_trial_leaves_nothing(case: &Case) {
 }
 
 /// Root comes through every directory, so it can be the other user.
-fn another_user_is_refused(home: &Path, as_user: &dyn Fn(&[&OsStr]) -> i32) {
+fn another_user_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("the tests are not run by root");
+    }
+    let temp = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
+    let (program, home) = (temp.path().join("test"), temp.path().join("home"));
+    // The user may not be able to reach the test where it was built.
+    fs::copy("/proc/self/exe", &program).unwrap();
+    fs::create_dir(&home).unwrap();
+    chown(&home, Some(USER), Some(USER)).unwrap();
     let state = home.join("another");
-    assert_eq!(as_user(&["start".as_ref(), state.as_os_str()]), 0);
+    let as_user = |verb: &str| {
+        let mut command = Command::new(&program);
+        let output = command.arg(verb).arg(&state).uid(USER).gid(USER).current_dir("/").output().unwrap();
+        assert!(output.status.success(), "{verb}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let why = as_user("try");
+    if !why.is_empty() {
+        return skip(&why);
+    }
+    as_user("start");
     let heard = catch_unwind(|| {
         let mut socket = connected(&state.join("keepers/it"));
         let _ = socket.write_all(b"\"quit\"\n");
@@ -517,7 +456,7 @@ fn another_user_is_refused(home: &Path, as_user: &dyn Fn(&[&OsStr]) -> i32) {
     });
     let found = keepers(&state).find("it");
     let ended = keepers(&state).end("it");
-    assert_eq!(as_user(&["end".as_ref(), state.as_os_str()]), 0);
+    as_user("end");
     assert!(heard.unwrap().contains("another user"));
     assert!(matches!(&found, Err(Error::Refused { reason, .. }) if reason.contains("54321")), "{found:?}");
     assert!(ended.is_err());

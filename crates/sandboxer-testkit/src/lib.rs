@@ -14,13 +14,25 @@ pub mod databases;
 pub mod docker;
 pub mod fake;
 pub mod faults;
+pub mod features;
 pub mod git;
 pub mod host;
 pub mod manifest;
 pub mod mounts;
+mod run;
 pub mod servers;
 mod skip;
 pub mod sshd;
 pub mod users;
 
+pub use run::{once_per_run, run_directory};
 pub use skip::{full, skip};
+
+/// A directory for files that are flushed often and need not survive: in memory if there is room, and the directory for
+/// temporary files otherwise.
+pub fn in_memory() -> std::path::PathBuf {
+    let memory = std::path::Path::new("/dev/shm");
+    let is_writable = rustix::fs::access(memory, rustix::fs::Access::WRITE_OK).is_ok();
+    let space = rustix::fs::statvfs(memory).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
+    if is_writable && space > 2 << 30 { memory.to_owned() } else { std::env::temp_dir() }
+}

@@ -23,29 +23,29 @@ pub struct Mounted {
 impl Mounted {
     /// A tmpfs of `bytes` bytes, or why there is none.
     pub fn tmpfs(bytes: u64) -> Result<Self, String> {
-        Self::mount(|_| {
+        Self::mount(std::env::temp_dir(), |_| {
             Ok(vec!["-t".into(), "tmpfs".into(), "-o".into(), format!("size={bytes}"), "tmpfs".into()])
         })
     }
 
     /// An ext4 filesystem on an image of `bytes` bytes, or why there is none. Full is full: root has no blocks of its own.
     pub fn ext4(bytes: u64) -> Result<Self, String> {
-        Self::mount(|dir| image(dir, bytes, &["mkfs.ext4", "-q", "-F", "-m", "0"]))
+        Self::mount(crate::in_memory(), |dir| image(dir, bytes, &["mkfs.ext4", "-q", "-F", "-m", "0"]))
     }
 
     /// An XFS filesystem with reflinks on an image of `bytes` bytes (300 MB is its least), or why there is none.
     pub fn xfs(bytes: u64) -> Result<Self, String> {
-        Self::mount(|dir| image(dir, bytes, &["mkfs.xfs", "-q", "-f", "-m", "reflink=1"]))
+        Self::mount(crate::in_memory(), |dir| image(dir, bytes, &["mkfs.xfs", "-q", "-f", "-m", "reflink=1"]))
     }
 
     /// A btrfs filesystem on an image of `bytes` bytes (110 MB is its least), or why there is none.
     pub fn btrfs(bytes: u64) -> Result<Self, String> {
-        Self::mount(|dir| image(dir, bytes, &["mkfs.btrfs", "-q", "-f"]))
+        Self::mount(crate::in_memory(), |dir| image(dir, bytes, &["mkfs.btrfs", "-q", "-f"]))
     }
 
     /// An overlay, which cannot be the upper of another one, or why there is none.
     pub fn overlay() -> Result<Self, String> {
-        Self::mount(|dir| {
+        Self::mount(std::env::temp_dir(), |dir| {
             let [lower, upper, work] = ["lower", "upper", "work"].map(|name| dir.join(name));
             [&lower, &upper, &work].into_iter().for_each(|made| fs::create_dir(made).unwrap());
             let layers = [("lowerdir", lower), ("upperdir", upper), ("workdir", work)];
@@ -59,7 +59,8 @@ impl Mounted {
     /// writes fail with a real `EIO`, as on a disk that breaks; [`Mounted::backing`] is the place to fill it up.
     pub fn undersized(bytes: u64, backing: u64) -> Result<Self, String> {
         let backing = Self::tmpfs(backing)?;
-        let mut mounted = Self::mount(|_| image(backing.path(), bytes, &["mkfs.ext4", "-q", "-F"]))?;
+        let mut mounted =
+            Self::mount(std::env::temp_dir(), |_| image(backing.path(), bytes, &["mkfs.ext4", "-q", "-F"]))?;
         mounted.backing = Some(Box::new(backing));
         Ok(mounted)
     }
@@ -92,11 +93,11 @@ impl Mounted {
         self.while_unmounted(|_| ())
     }
 
-    fn mount(source: impl Fn(&Path) -> Result<Vec<String>, String>) -> Result<Self, String> {
+    fn mount(place: PathBuf, source: impl Fn(&Path) -> Result<Vec<String>, String>) -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("mounting needs root".to_owned());
         }
-        let dir = TempDir::with_prefix("sandboxer-mount-").unwrap();
+        let dir = TempDir::with_prefix_in("sandboxer-mount-", place).unwrap();
         let point = dir.path().join("mnt");
         fs::create_dir(&point).unwrap();
         let arguments = source(dir.path())?;

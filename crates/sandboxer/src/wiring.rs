@@ -3,6 +3,12 @@
 //! The name a strategy is registered with here is stored beside every sandbox it makes, so a name is never given to
 //! another strategy later.
 
+#[cfg(feature = "containers")]
+mod containers;
+#[cfg(feature = "databases")]
+mod databases;
+pub mod left_out;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,14 +21,15 @@ use sandboxer_core::registry::{Declaration, StrategyOptions, StrategyRegistry};
 use sandboxer_core::service::{ManagerParts, SandboxManager};
 use sandboxer_core::types::ResourceTypes;
 use sandboxer_core::{Error, Result};
-use sandboxer_database::credentials::Environment;
-use sandboxer_database::engine::Options;
-use sandboxer_database::{snapshot, transaction};
 use sandboxer_extensions::local::{self, Runtimes};
-use sandboxer_extensions::{compose, container};
 use sandboxer_plugin::strategy::{Surroundings, declaration};
 use sandboxer_strategies::{copy_on_write, filesystem_copy, git_worktree, none, overlay};
 use serde_json::json;
+
+#[cfg(not(feature = "containers"))]
+use left_out::containers;
+#[cfg(not(feature = "databases"))]
+use left_out::databases;
 
 /// What a manager is made of, as far as callers differ.
 pub struct Setup {
@@ -85,10 +92,7 @@ pub fn registry(
         entry.options = file_options(settings);
         registry.register(entry)?;
     }
-    registry.register(snapshot::entry())?;
-    let mut transactions = transaction::entry(environment());
-    transactions.options = database_options(settings);
-    registry.register(transactions)?;
+    databases::register(&mut registry, settings)?;
     let around = Surroundings {
         home: home.to_path_buf(),
         modules: modules.map(Path::to_path_buf),
@@ -114,7 +118,11 @@ fn add_custom(
     around: &Surroundings,
 ) -> Result<()> {
     match custom.source() {
-        Source::Builtin(existing) => registry.register_again(existing, name, custom.options.clone()),
+        Source::Builtin(existing) => {
+            let is_left_out = |d: &&Declaration| d.name == existing && d.origin == left_out::ORIGIN;
+            registry.declared().find(is_left_out).map_or(Ok(()), |d| (d.verify)().map(|_| ()))?;
+            registry.register_again(existing, name, custom.options.clone())
+        }
         _ => registry.declare(declaration(name, custom, around)?),
     }
 }
@@ -149,24 +157,6 @@ fn file_options(settings: &Settings) -> StrategyOptions {
     options.extend(settings.keep_base.map(|bytes| ("keep_base".to_owned(), json!(bytes))));
     options.extend(settings.scratch.as_ref().map(|path| ("scratch".to_owned(), json!(path))));
     options
-}
-
-/// What the settings say to held transactions.
-fn database_options(settings: &Settings) -> StrategyOptions {
-    let set = &settings.database;
-    let options = Options {
-        lock_timeout: set.lock_timeout,
-        block_limit: set.block_limit,
-        turn_timeout: set.turn_timeout,
-        allow_ddl: set.allow_ddl.clone(),
-        ..Options::default()
-    };
-    serde_json::from_value(json!(options)).unwrap_or_default()
-}
-
-/// Where references to credentials are looked up.
-fn environment() -> Environment {
-    Environment { variable: Arc::new(|name| std::env::var(name).ok()), home: std::env::home_dir() }
 }
 
 /// The embedded resource types, extended and overridden by `files`.
@@ -217,8 +207,7 @@ fn environments(setup: &Setup) -> Environments {
 pub fn extensions(context: ExtensionContext) -> ExtensionRegistry {
     let mut registry = ExtensionRegistry::new(context);
     registry.provide("local", local::factory());
-    registry.provide("container", container::factory());
-    registry.provide("compose-ssh", compose::factory());
+    containers::provide(&mut registry);
     registry.provide("plugin", sandboxer_plugin::extension::factory());
     registry
 }
@@ -263,7 +252,9 @@ mod tests {
     #[test]
     fn the_built_ins_go_by_their_names() {
         let registry = registry_of(&Settings::default(), Path::new("/nowhere")).unwrap();
-        let names: Vec<&str> = registry.entries().map(|e| e.name.as_str()).collect();
+        let registered = registry.entries().map(|entry| entry.name.as_str());
+        let mut names: Vec<&str> = registered.chain(registry.declared().map(|d| d.name.as_str())).collect();
+        names.sort_unstable();
         assert_eq!(
             names,
             [
@@ -296,14 +287,24 @@ mod tests {
         assert!(registry.get("mine").unwrap().capabilities.isolates);
     }
 
+    #[cfg(not(feature = "databases"))]
+    #[test]
+    fn a_left_out_strategy_is_refused_with_the_reason() {
+        let registry =
+            registry_of(&settings_with("builtin:transaction_rollback"), Path::new("/nowhere")).unwrap();
+        for name in ["mine", "transaction_rollback"] {
+            let error = registry.get(name).err().unwrap().to_string();
+            assert!(error.contains("this build of sandbox has no database strategies"), "{error}");
+        }
+    }
+
     #[test]
     fn a_module_is_declared_and_not_started() {
         let home = tempfile::tempdir().unwrap();
         let registry = registry_of(&settings_with("my_company.strategies:Bucket"), home.path()).unwrap();
-        assert_eq!(
-            registry.declared().map(|d| &*d.origin).collect::<Vec<_>>(),
-            ["my_company.strategies:Bucket"]
-        );
+        let declared = registry.declared().find(|d| d.name == "mine").unwrap();
+        assert_eq!(declared.origin, "my_company.strategies:Bucket");
+        assert!(!registry.is_registered("mine"));
         assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
     }
 

@@ -38,8 +38,10 @@ impl Descriptor {
     ) -> Result<()> {
         let (path, new) = (path_in(directory), directory.join("sandbox.json.new"));
         let json = serde_json::to_vec_pretty(self).map_err(|error| Error::io("encode", &path, error))?;
-        write(&new, &json).map_err(|error| Error::io("write", &new, error))?;
-        fs::rename(&new, &path).map_err(|error| Error::io("rename into place", &path, error))
+        let written = write(&new, &json).map_err(|error| Error::io("write", &new, error));
+        let rename = || fs::rename(&new, &path).map_err(|error| Error::io("rename into place", &path, error));
+        // What failed leaves nothing behind.
+        written.and_then(|()| rename()).inspect_err(|_| drop(fs::remove_file(&new)))
     }
 
     /// The descriptor in a sandbox's directory; `None` where there is none.

@@ -498,6 +498,10 @@ fn a_role_that_may_little_is_enough() {
     assert!(engine.execute("delete from posts").unwrap_err().to_string().contains("42501"));
 }
 
+/// Locks that connections of this test's database wait for.
+const WAITING: &str = "select count(*) from pg_locks where not granted
+    and pid in (select pid from pg_stat_activity where datname = current_database())";
+
 #[test]
 fn production_that_waits_to_alter_a_table_is_named() {
     let Some(world) = world() else { return };
@@ -505,10 +509,7 @@ fn production_that_waits_to_alter_a_table_is_named() {
     engine.execute("delete from users where id = 1").unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| world.sql("alter table users add waiting int"));
-        until("somebody waits", || {
-            world.sql("select count(*) from pg_locks where not granted and mode = 'AccessExclusiveLock'")
-                != "0"
-        });
+        until("somebody waits", || world.sql(&format!("{WAITING} and mode = 'AccessExclusiveLock'")) != "0");
         let error = engine.changes().unwrap_err();
         assert!(error.to_string().contains("waits to lock"), "{error}");
         assert!(engine.row("users", "2").unwrap().is_some());
@@ -627,7 +628,7 @@ fn a_deadlock_fails_one_statement_and_the_sandbox_goes_on() {
     production.query("set deadlock_timeout = '60s'; begin; update users set age = 20 where id = 2").unwrap();
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| production.query("update users set age = 20 where id = 1").map(drop));
-        until("production waits", || world.sql("select count(*) from pg_locks where not granted") != "0");
+        until("production waits", || world.sql(WAITING) != "0");
         let error = engine
             .execute("insert into log values ('x'); update users set age = 10 where id = 2")
             .unwrap_err();

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
+use crate::run::{Lifetime, once_per_run};
 pub use client::Client;
 pub(crate) use image::archive;
 
@@ -49,7 +50,8 @@ pub(crate) const PATHS: [&str; 5] = ["/usr/bin", "/usr/sbin", "/sbin", "/bin", "
 #[must_use = "the daemon is stopped when this is dropped"]
 pub struct Docker {
     client: Client,
-    janitor: Child,
+    /// `None` for the daemon of the run, which outlives this value.
+    janitor: Option<Child>,
 }
 
 /// What a daemon may do to the network that it is in.
@@ -64,24 +66,38 @@ pub(crate) enum Network {
 impl Docker {
     /// A daemon with one image, or why there is none here.
     pub fn start() -> Result<Self, String> {
+        Self::start_for(Lifetime::Value)
+    }
+
+    fn start_for(lifetime: Lifetime) -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("dockerd needs root".to_owned());
         }
         let (client, daemon) = (program("docker", "docker.io")?, program("dockerd", "docker.io")?);
         let busybox = program("busybox", "busybox-static")?;
-        let started = DRIVERS.into_iter().find_map(|driver| Self::launch(&client, &daemon, driver).ok());
+        let launch = |driver| Self::launch(&client, &daemon, driver, lifetime).ok();
+        let started = DRIVERS.into_iter().find_map(launch);
         let docker = started.ok_or("dockerd does not start here")?;
         docker.import(&archive(docker.client.dir(), &busybox));
         Ok(docker)
     }
 
-    /// The one daemon of this test process, which stops when the process ends.
+    /// The daemon of this run. Other tests use it at the same time: a test looks only at what it made itself.
     pub fn shared() -> Result<&'static Self, String> {
         static SHARED: OnceLock<Result<Docker, String>> = OnceLock::new();
-        SHARED.get_or_init(Self::start).as_ref().map_err(Clone::clone)
+        SHARED.get_or_init(Self::connect_to_shared).as_ref().map_err(Clone::clone)
     }
 
-    fn launch(client: &Path, daemon: &Path, driver: &str) -> Result<Self, String> {
+    fn connect_to_shared() -> Result<Self, String> {
+        let dir = once_per_run("docker", || {
+            let mut docker = Self::start_for(Lifetime::Run)?;
+            docker.janitor = None;
+            Ok(docker.client.dir().display().to_string())
+        })?;
+        Ok(Self { client: Client::new(dir.into(), program("docker", "docker.io")?), janitor: None })
+    }
+
+    fn launch(client: &Path, daemon: &Path, driver: &str, lifetime: Lifetime) -> Result<Self, String> {
         // A socket's path has to be short.
         let dir = tempfile::Builder::new().prefix("sbx-docker-").tempdir_in("/tmp").unwrap().keep();
         let group = dir.file_name().unwrap().to_str().unwrap().to_owned();
@@ -89,8 +105,8 @@ impl Docker {
         janitor.args(["-c", JANITOR, "janitor"]).arg(client).arg(&dir).arg(&group).arg(daemon);
         janitor.args(options(&dir, &group, driver, Network::Untouched)).env("PATH", PATHS.join(":"));
         // In a group of its own: who interrupts the test does not interrupt the cleaning.
-        janitor.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let janitor = janitor.spawn().map_err(|e| e.to_string())?;
+        janitor.process_group(0).stdin(lifetime.janitor_input()).stdout(Stdio::null()).stderr(Stdio::null());
+        let janitor = Some(janitor.spawn().map_err(|e| e.to_string())?);
         let docker = Self { client: Client::new(dir, client.to_path_buf()), janitor };
         docker.wait().map(|()| docker)
     }
@@ -130,8 +146,10 @@ pub(crate) fn program(name: &str, package: &str) -> Result<PathBuf, String> {
 
 impl Drop for Docker {
     fn drop(&mut self) {
-        drop(self.janitor.stdin.take());
-        let _ = self.janitor.wait();
+        if let Some(mut janitor) = self.janitor.take() {
+            drop(janitor.stdin.take());
+            let _ = janitor.wait();
+        }
     }
 }
 

@@ -93,7 +93,7 @@ pub struct Case {
 impl Case {
     /// In a temporary directory.
     pub fn new(task: Task) -> Self {
-        let dir = TempDir::with_prefix("sandboxer-faults-").unwrap();
+        let dir = TempDir::with_prefix_in("sandboxer-faults-", crate::in_memory()).unwrap();
         let (home, resource) = (dir.path().join("home"), dir.path().join("resource"));
         Self::at(task, &home, resource, dir)
     }

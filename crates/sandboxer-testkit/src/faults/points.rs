@@ -1,6 +1,8 @@
 //! Where a command can be hit.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::process::Command;
 
 /// One system call of a command: the `nth` of that name within its thread.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,12 +93,48 @@ fn changes(name: &str, arguments: &str) -> bool {
     }
 }
 
-/// `count` of `all`, spread evenly; all of them where the sweeps run whole.
-pub fn sample<T: Clone>(all: &[T], count: usize) -> Vec<T> {
-    if crate::full() || all.len() <= count {
+/// The least number of points of a sampled sweep.
+const MIN_POINTS: usize = 40;
+
+/// The least share of its points that a sampled sweep takes: one in so many.
+const ONE_IN: usize = 20;
+
+/// A sample of the points of a sweep that consists of `parts` such lists: at least 5 % of the points, and at least 40 in
+/// the whole sweep. All of them in a full run.
+///
+/// The points are spread over the whole list; which of its neighbours stands for a stretch of it is decided by
+/// `SANDBOXER_TEST_SEED`, so that a run can be repeated and every change of the sources tests other points.
+pub fn sample<T: Clone>(all: &[T], parts: usize) -> Vec<T> {
+    let count = MIN_POINTS.div_ceil(parts).max(all.len().div_ceil(ONE_IN));
+    if crate::full() { all.to_vec() } else { spread(all, count) }
+}
+
+/// `count` points, chosen in the same way: for the outer of two nested sweeps, of which even a full run takes no more.
+pub fn spread<T: Clone>(all: &[T], count: usize) -> Vec<T> {
+    if all.len() <= count {
         return all.to_vec();
     }
-    (0..count).map(|i| all[i * all.len() / count].clone()).collect()
+    let seed = seed();
+    println!("{count} of {} points by SANDBOXER_TEST_SEED={seed}", all.len());
+    let start = |part: usize| part * all.len() / count;
+    (0..count).map(|part| all[pick(start(part)..start(part + 1), &seed)].clone()).collect()
+}
+
+/// The seed of this run, from the environment or from the sources of the last commit.
+fn seed() -> String {
+    std::env::var("SANDBOXER_TEST_SEED").unwrap_or_else(|_| {
+        let mut git = Command::new("git");
+        git.args(["rev-parse", "--short=12", "HEAD:crates"]).current_dir(super::workspace_root());
+        let output = git.output().map(|output| output.stdout).unwrap_or_default();
+        String::from_utf8_lossy(&output).trim().to_owned()
+    })
+}
+
+/// A number of `range` that follows from the seed.
+fn pick(range: Range<usize>, seed: &str) -> usize {
+    let digest = blake3::hash(format!("{seed} {}", range.start).as_bytes());
+    let number = u64::from_le_bytes(digest.as_bytes()[..8].try_into().unwrap());
+    range.start + usize::try_from(number % range.len() as u64).unwrap()
 }
 
 #[cfg(test)]
@@ -120,11 +158,22 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_spread_evenly() {
-        let all: Vec<usize> = (0..100).collect();
-        if !crate::full() {
-            assert_eq!(sample(&all, 4), [0, 25, 50, 75]);
+    fn a_sample_has_a_twentieth_of_the_points_and_at_least_forty() {
+        let all: Vec<usize> = (0..2000).collect();
+        assert_eq!(sample(&all[..30], 1), &all[..30]);
+        if crate::full() {
+            return assert_eq!(sample(&all, 1), all);
         }
-        assert_eq!(sample(&all, 200), all);
+        let (small, large, part) = (sample(&all[..100], 1), sample(&all, 1), sample(&all[..100], 4));
+        assert_eq!((small.len(), large.len(), part.len()), (40, 100, 10));
+        assert!(large.windows(2).all(|pair| pair[0] < pair[1]), "{large:?}");
+        assert_eq!(large, sample(&all, 1), "the same seed takes the same points");
+    }
+
+    #[test]
+    fn another_seed_takes_other_points() {
+        let picked = |seed: &str| (0..100).map(|i| pick(i * 20..(i + 1) * 20, seed)).collect::<Vec<_>>();
+        assert_ne!(picked("one"), picked("two"));
+        assert!(picked("one").iter().enumerate().all(|(i, at)| (i * 20..(i + 1) * 20).contains(at)));
     }
 }

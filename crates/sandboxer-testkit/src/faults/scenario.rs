@@ -38,7 +38,7 @@ pub struct Scenario {
 impl Scenario {
     /// In a temporary directory, with the sandbox made by `strategy`.
     pub fn new(strategy: &str) -> Self {
-        let dir = TempDir::with_prefix("sandboxer-faults-").unwrap();
+        let dir = TempDir::with_prefix_in("sandboxer-faults-", crate::in_memory()).unwrap();
         let (home, resource) = (dir.path().join("home"), dir.path().join("resource"));
         Self::at(strategy, home, resource, dir)
     }

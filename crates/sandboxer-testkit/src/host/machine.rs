@@ -18,6 +18,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use super::Setup;
 use super::users;
 use crate::docker::PATHS;
+use crate::run::Lifetime;
 
 const JANITOR: &str = include_str!("janitor.sh");
 const INIT: &str = include_str!("init.sh");
@@ -30,17 +31,30 @@ pub(super) struct Machine {
     /// The number of its first process, as seen from here.
     pub(super) first: String,
     own_network: bool,
-    janitor: Child,
+    /// `None` for the machine of the run, which outlives this value.
+    pub(super) janitor: Option<Child>,
 }
 
 impl Machine {
     /// A machine on which the given command runs, if there is one.
-    pub(super) fn start(dir: PathBuf, setup: &Setup, command: &[String]) -> Result<Self, String> {
+    pub(super) fn start(
+        dir: PathBuf,
+        setup: &Setup,
+        command: &[String],
+        lifetime: Lifetime,
+    ) -> Result<Self, String> {
         prepare(&dir);
-        let janitor = janitor(&dir, setup, command).spawn().map_err(|e| e.to_string())?;
+        let mut janitor = janitor(&dir, setup, command);
+        let janitor = Some(janitor.stdin(lifetime.janitor_input()).spawn().map_err(|e| e.to_string())?);
         let mut machine = Self { dir, first: String::new(), own_network: !setup.main_network, janitor };
         machine.first = machine.wait()?;
         Ok(machine)
+    }
+
+    /// The machine that another process has started in this directory, with a network of its own.
+    pub(super) fn attach(dir: PathBuf) -> Self {
+        let first = fs::read_to_string(dir.join("machine")).unwrap().trim().to_owned();
+        Self { dir, first, own_network: true, janitor: None }
     }
 
     fn wait(&mut self) -> Result<String, String> {
@@ -61,7 +75,7 @@ impl Machine {
 
     /// Whether the janitor waits for a machine that has ended.
     fn failed(&self) -> bool {
-        let number = self.janitor.id();
+        let Some(number) = self.janitor.as_ref().map(Child::id) else { return false };
         let children = fs::read_to_string(format!("/proc/{number}/task/{number}/children"));
         let running = |child: &str| {
             let state = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
@@ -93,8 +107,10 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        drop(self.janitor.stdin.take());
-        let _ = self.janitor.wait();
+        if let Some(mut janitor) = self.janitor.take() {
+            drop(janitor.stdin.take());
+            let _ = janitor.wait();
+        }
     }
 }
 
@@ -158,6 +174,6 @@ fn janitor(dir: &Path, setup: &Setup, command: &[String]) -> Command {
         .arg(setup.home_bytes.unwrap_or(0).to_string());
     janitor.arg(if enclosed { "yes" } else { "no" }).arg(kinds.join(" ")).args(command).env("PATH", path());
     // In a group of its own: who interrupts the test does not interrupt the cleaning.
-    janitor.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    janitor.process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
     janitor
 }

@@ -28,6 +28,7 @@ pub use proxy::{CuttingProxy, Way};
 pub use users::GUEST;
 
 use crate::docker::{Client, DRIVERS, IMAGE, Network, archive, options, program};
+use crate::run::{Lifetime, once_per_run};
 
 /// Nobody but the machine's own processes is seen there.
 const KILL_SESSIONS: &str = r#"
@@ -109,19 +110,46 @@ impl RemoteHost {
         Self::with(&Setup { home_bytes: Some(bytes), ..Setup::default() })
     }
 
-    /// The one machine with docker of this test process, which is gone when the process ends.
+    /// The machine with docker of this run. Other tests use it at the same time: a test that stops its sshd, changes its
+    /// firewall or counts everything on it starts a machine of its own.
     pub fn shared() -> Result<&'static Self, String> {
         static SHARED: OnceLock<Result<RemoteHost, String>> = OnceLock::new();
-        SHARED.get_or_init(Self::start).as_ref().map_err(Clone::clone)
+        SHARED.get_or_init(Self::connect_to_shared).as_ref().map_err(Clone::clone)
+    }
+
+    fn connect_to_shared() -> Result<Self, String> {
+        let dir = once_per_run("host", || {
+            let mut host = Self::with_lifetime(&Setup::default(), Lifetime::Run)?;
+            host.machine.janitor = None;
+            Ok(host.machine.dir().display().to_string())
+        })?;
+        Self::attach(dir.into())
+    }
+
+    fn attach(dir: PathBuf) -> Result<Self, String> {
+        let client = program("docker", "docker.io")?;
+        Ok(Self {
+            sshd: Sshd::attach(&dir)?,
+            docker: Some(Client::new(dir.clone(), client)),
+            engine: Engine::Docker,
+            name: name_of(&dir),
+            config: dir.join("ssh_config"),
+            home: dir.join("root"),
+            machine: Machine::attach(dir),
+        })
     }
 
     /// A machine as it is asked for, or why there is none here.
     pub fn with(setup: &Setup) -> Result<Self, String> {
+        Self::with_lifetime(setup, Lifetime::Value)
+    }
+
+    fn with_lifetime(setup: &Setup, lifetime: Lifetime) -> Result<Self, String> {
         let busybox = requirements(setup)?;
         let plugin = setup.compose_plugin.then(compose_plugin).transpose()?;
         let host = match setup.engine {
-            Engine::Docker => Self::launch_docker(setup)?,
-            Engine::Podman | Engine::None => Self::launch(new_dir(), setup, &[])?,
+            Engine::Docker => Self::launch_docker(setup, lifetime)?,
+            Engine::Podman | Engine::None => Self::launch(new_dir(), setup, &[], lifetime)?,
         };
         host.sshd.start(&host.machine);
         host.trust_host_key();
@@ -135,12 +163,13 @@ impl RemoteHost {
         Ok(host)
     }
 
-    fn launch_docker(setup: &Setup) -> Result<Self, String> {
+    fn launch_docker(setup: &Setup, lifetime: Lifetime) -> Result<Self, String> {
         let (client, daemon) = (program("docker", "docker.io")?, program("dockerd", "docker.io")?);
         let mut refused = String::new();
         for driver in DRIVERS {
             let dir = new_dir();
-            let mut host = Self::launch(dir.clone(), setup, &docker_command(&daemon, &dir, driver))?;
+            let mut host =
+                Self::launch(dir.clone(), setup, &docker_command(&daemon, &dir, driver), lifetime)?;
             let docker = Client::new(dir, client.clone());
             match docker.wait() {
                 Ok(()) => {
@@ -153,10 +182,10 @@ impl RemoteHost {
         Err(format!("dockerd does not start here: {refused}"))
     }
 
-    fn launch(dir: PathBuf, setup: &Setup, command: &[String]) -> Result<Self, String> {
+    fn launch(dir: PathBuf, setup: &Setup, command: &[String], lifetime: Lifetime) -> Result<Self, String> {
         let sshd = Sshd::prepare(&dir, setup.main_network)?;
-        let machine = Machine::start(dir.clone(), setup, command)?;
-        let name = dir.file_name().unwrap().to_str().unwrap().trim_start_matches("sbx-").to_lowercase();
+        let machine = Machine::start(dir.clone(), setup, command, lifetime)?;
+        let name = name_of(&dir);
         let config = dir.join("ssh_config");
         let route = sshd::direct_route(&machine.address(sshd.port()));
         fs::write(&config, sshd::client_configuration(&dir, &name, &route)).unwrap();
@@ -328,6 +357,10 @@ fn requirements(setup: &Setup) -> Result<PathBuf, String> {
         program(name, package)?;
     }
     program("busybox", "busybox-static")
+}
+
+fn name_of(dir: &Path) -> String {
+    dir.file_name().unwrap().to_str().unwrap().trim_start_matches("sbx-").to_lowercase()
 }
 
 fn new_dir() -> PathBuf {

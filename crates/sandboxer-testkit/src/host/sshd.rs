@@ -35,6 +35,11 @@ impl Sshd {
         Ok(sshd)
     }
 
+    /// The sshd of a machine with a network of its own that another process has started in this directory.
+    pub(super) fn attach(dir: &Path) -> Result<Self, String> {
+        Ok(Self { daemon: program("sshd", "openssh-server")?, dir: dir.to_path_buf(), port: 22 })
+    }
+
     pub(super) fn port(&self) -> u16 {
         self.port
     }

@@ -6,10 +6,12 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use crate::run::{Lifetime, once_per_run};
 use crate::users::USER;
 
 /// Small, quick, and careless about power cuts.
@@ -28,12 +30,17 @@ bind_address=127.0.0.1
 character_set_server=utf8mb4
 ";
 
+/// Starts the server, stops it at the end of the input, and removes its directory.
+const JANITOR: &str = r#"dir=$1; shift; "$@" </dev/null & pid=$!; read _; kill -KILL $pid; rm -rf "$dir""#;
+
 /// How long the server may take to start, or to stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server, stopped when it is dropped. Its user `root` has no password.
 pub struct MariaDb {
-    dir: TempDir,
+    dir: PathBuf,
+    /// Removes the directory. `None` for the server of the run, which outlives this value.
+    _guard: Option<TempDir>,
     port: u16,
     server: Option<Child>,
     options: Vec<String>,
@@ -54,46 +61,62 @@ impl MariaDb {
 
     /// The same with options for the server.
     pub fn start_with(options: &[&str]) -> Self {
-        let dir = tempfile::Builder::new().prefix("mariadb").tempdir_in(place()).unwrap();
-        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-        fs::write(dir.path().join("my.cnf"), SETTINGS).unwrap();
-        let options = options.iter().map(|&option| option.to_owned()).collect();
-        let mut server = Self { dir, port: free_port(), server: None, options };
-        server.install();
-        server.run();
+        let mut server = Self::prepare(options);
+        server.run(Lifetime::Value);
         server
     }
 
-    fn install(&self) {
-        for dir in [self.data(), self.temporary()] {
-            fs::create_dir(&dir).unwrap();
-            if rustix::process::geteuid().is_root() {
-                chown(&dir, Some(USER), Some(USER)).unwrap();
-            }
-        }
-        let mut command = self.command("mariadb-install-db");
-        command.args(["--skip-test-db", "--auth-root-authentication-method=normal", "--skip-name-resolve"]);
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    /// The server of this run. Other tests use it at the same time, each with a [`MariaDb::database`] of its own.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<MariaDb> = OnceLock::new();
+        SHARED.get_or_init(|| {
+            let report = once_per_run("mariadb", || {
+                let mut server = Self::prepare(&[]);
+                server.run(Lifetime::Run);
+                server.server = None;
+                let _ = server._guard.take().map(TempDir::keep);
+                Ok(format!("{} {}", server.port, server.dir.display()))
+            });
+            let report = report.unwrap();
+            let (port, dir) = report.split_once(' ').unwrap();
+            let (dir, port) = (dir.into(), port.parse().unwrap());
+            Self { dir, _guard: None, port, server: None, options: Vec::new() }
+        })
     }
 
-    /// As a user that nobody is, because the server refuses to run as root.
-    fn command(&self, name: &str) -> Command {
-        let mut command = Command::new(program(name).unwrap());
-        command.arg(format!("--defaults-file={}", self.dir.path().join("my.cnf").display()));
-        command.arg(format!("--datadir={}", self.data().display()));
-        // A server removes the temporary tables of others when it starts.
-        command.arg(format!("--tmpdir={}", self.temporary().display()));
-        command.current_dir(self.data()).stdin(Stdio::null());
+    fn prepare(options: &[&str]) -> Self {
+        let guard = tempfile::Builder::new().prefix("mariadb").tempdir_in(crate::in_memory()).unwrap();
+        let dir = guard.path().to_path_buf();
+        let template = once_per_run("mariadb-template", || Ok(install_template().display().to_string()));
+        let copied = Command::new("cp").arg("-a").arg(template.unwrap() + "/.").arg(&dir).status().unwrap();
+        assert!(copied.success(), "the template of a MariaDB directory was not copied");
+        fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
         if rustix::process::geteuid().is_root() {
-            command.uid(USER).gid(USER);
+            chown(&dir, Some(USER), Some(USER)).unwrap();
         }
-        command
+        let options = options.iter().map(|&option| option.to_owned()).collect();
+        Self { dir, _guard: Some(guard), port: free_port(), server: None, options }
     }
 
-    fn run(&mut self) {
+    /// A new, empty database; returns its name.
+    pub fn database(&self) -> String {
+        let name = crate::run::unique_name();
+        let mut client = Command::new("mariadb");
+        client.arg("--no-defaults").arg("--socket").arg(self.socket()).args(["--user=root", "--execute"]);
+        let output = client.arg(format!("CREATE DATABASE {name}")).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        name
+    }
+
+    fn run(&mut self, lifetime: Lifetime) {
         let log = File::create(self.log()).unwrap();
-        let mut command = self.command("mariadbd");
+        let mut command = match lifetime {
+            Lifetime::Value => server_command(&self.dir, "mariadbd", &[]),
+            Lifetime::Run => server_command(&self.dir, "mariadbd", &["sh", "-c", JANITOR, "janitor"]),
+        };
+        if lifetime == Lifetime::Run {
+            command.stdin(lifetime.janitor_input()).process_group(0);
+        }
         command.arg(format!("--socket={}", self.socket().display())).arg(format!("--port={}", self.port));
         command.arg(format!("--pid-file={}", self.data().join("pid").display())).args(&self.options);
         command.stdout(log.try_clone().unwrap()).stderr(log);
@@ -134,15 +157,11 @@ impl MariaDb {
     }
 
     fn data(&self) -> PathBuf {
-        self.dir.path().join("data")
-    }
-
-    fn temporary(&self) -> PathBuf {
-        self.dir.path().join("tmp")
+        self.dir.join("data")
     }
 
     fn log(&self) -> PathBuf {
-        self.dir.path().join("log")
+        self.dir.join("log")
     }
 
     /// Stops it, as an administrator would.
@@ -171,7 +190,7 @@ impl MariaDb {
 
     /// Starts it again on the data that it has.
     pub fn start_again(&mut self) {
-        self.run();
+        self.run(Lifetime::Value);
     }
 }
 
@@ -182,12 +201,46 @@ impl Drop for MariaDb {
     }
 }
 
-/// In memory, where there is such a place: making a database syncs its files a hundred times.
-fn place() -> PathBuf {
-    let memory = Path::new("/dev/shm");
-    let is_writable = rustix::fs::access(memory, rustix::fs::Access::WRITE_OK).is_ok();
-    let space = rustix::fs::statvfs(memory).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
-    if is_writable && space > 1 << 30 { memory.to_owned() } else { std::env::temp_dir() }
+/// A directory with a configuration and the system tables, which every server of the run begins with: installing them takes
+/// seconds.
+fn install_template() -> PathBuf {
+    let dir = crate::run::run_directory().join("mariadb-template");
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("my.cnf"), SETTINGS).unwrap();
+    for below in ["data", "tmp"].map(|name| dir.join(name)) {
+        fs::create_dir(&below).unwrap();
+        if rustix::process::geteuid().is_root() {
+            chown(&below, Some(USER), Some(USER)).unwrap();
+        }
+    }
+    let mut command = server_command(&dir, "mariadb-install-db", &[]);
+    command.args(["--skip-test-db", "--auth-root-authentication-method=normal", "--skip-name-resolve"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    dir
+}
+
+/// One of the server's programs, after the words of `wrapper`, as a user without rights: the server refuses to run as root.
+fn server_command(dir: &Path, name: &str, wrapper: &[&str]) -> Command {
+    let program = program(name).unwrap();
+    let (data, temporary) = (dir.join("data"), dir.join("tmp"));
+    let mut command = match wrapper.split_first() {
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(dir).arg(program);
+            command
+        }
+        None => Command::new(program),
+    };
+    command.arg(format!("--defaults-file={}", dir.join("my.cnf").display()));
+    command.arg(format!("--datadir={}", data.display()));
+    // A server removes the temporary tables of others when it starts.
+    command.arg(format!("--tmpdir={}", temporary.display()));
+    command.current_dir(data).stdin(Stdio::null());
+    if rustix::process::geteuid().is_root() {
+        command.uid(USER).gid(USER);
+    }
+    command
 }
 
 /// A port that nobody listens on at the moment.

@@ -2,7 +2,8 @@
 //!
 //! Its directory is copied from a template beside the test binary, since `initdb` takes a second. Run by root, the server
 //! runs as `postgres` or `nobody`: it refuses root. A janitor (a shell that reads a pipe of ours) stops it and removes its
-//! directory when its value is dropped, and also when the test process dies.
+//! directory when its value is dropped, and also when the test process dies. Most tests share one server per run and have a
+//! database of their own.
 
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
@@ -11,8 +12,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::run::{Lifetime, once_per_run};
 use crate::skip;
 
 /// The superuser of every such server.
@@ -30,38 +31,50 @@ pub struct Postgres {
     dir: PathBuf,
     port: u16,
     binaries: Binaries,
-    janitor: Child,
-    databases: AtomicU32,
+    /// `None` for the server of the run, which outlives this value.
+    janitor: Option<Child>,
 }
+
+/// What every server has unless a test wants it otherwise.
+const SETTINGS: [(&str, &str); 1] = [("max_prepared_transactions", "100")];
 
 impl Postgres {
     /// A server with a hundred prepared transactions; `None` where PostgreSQL is missing, which is reported as a skip.
     pub fn start() -> Option<Self> {
-        Self::with_settings(&[("max_prepared_transactions", "100")])
+        Self::with_settings(&SETTINGS)
     }
 
     /// A server with these settings; the rest is the default, but nothing is synced to the disk.
     pub fn with_settings(settings: &[(&str, &str)]) -> Option<Self> {
-        let Some(binaries) = Binaries::find() else {
-            skip("PostgreSQL's initdb and postgres are not installed");
-            return None;
-        };
-        Some(Self::launch(binaries, settings))
+        Some(Self::launch(Binaries::find_or_skip()?, settings, Lifetime::Value))
     }
 
-    /// The one server of this test process, which stops when the process ends.
+    /// The server of this run. Other tests use it at the same time, each with a [`Postgres::database`] of its own.
     pub fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Option<Postgres>> = OnceLock::new();
-        SHARED.get_or_init(Self::start).as_ref()
+        SHARED.get_or_init(Self::connect_to_shared).as_ref()
     }
 
-    fn launch(binaries: Binaries, settings: &[(&str, &str)]) -> Self {
+    fn connect_to_shared() -> Option<Self> {
+        let binaries = Binaries::find_or_skip()?;
+        let report = once_per_run("postgres", || {
+            let mut server = Self::launch(binaries.clone(), &SETTINGS, Lifetime::Run);
+            server.janitor = None;
+            Ok(format!("{} {}", server.port, server.dir.display()))
+        });
+        let report = report.unwrap();
+        let (port, dir) = report.split_once(' ').unwrap();
+        let (dir, port) = (PathBuf::from(dir), port.parse().unwrap());
+        Some(Self { dir, port, binaries, janitor: None })
+    }
+
+    fn launch(binaries: Binaries, settings: &[(&str, &str)], lifetime: Lifetime) -> Self {
         let dir = tempfile::Builder::new().prefix("postgres-").tempdir().unwrap().keep();
         fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
         binaries.copy_template(&dir.join("data"));
         binaries.give_away(&dir);
-        let janitor = binaries.janitor(&dir);
-        let mut server = Self { dir, port: 0, binaries, janitor, databases: AtomicU32::new(0) };
+        let janitor = Some(binaries.janitor(&dir, lifetime));
+        let mut server = Self { dir, port: 0, binaries, janitor };
         server.boot(settings);
         server
     }
@@ -130,7 +143,7 @@ impl Postgres {
 
     /// A new, empty database.
     pub fn database(&self) -> String {
-        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        let name = crate::run::unique_name();
         self.sql("postgres", &format!("create database {name}"));
         name
     }
@@ -165,8 +178,10 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        drop(self.janitor.stdin.take());
-        let _ = self.janitor.wait();
+        if let Some(mut janitor) = self.janitor.take() {
+            drop(janitor.stdin.take());
+            let _ = janitor.wait();
+        }
     }
 }
 
@@ -189,11 +204,20 @@ impl Binaries {
         command
     }
 
-    fn janitor(&self, dir: &Path) -> Child {
+    fn find_or_skip() -> Option<Self> {
+        let found = Self::find();
+        if found.is_none() {
+            skip("PostgreSQL's initdb and postgres are not installed");
+        }
+        found
+    }
+
+    fn janitor(&self, dir: &Path, lifetime: Lifetime) -> Child {
         let mut shell = Command::new("sh");
         as_server_user(&mut shell);
         shell.args(["-c", JANITOR, "sh"]).arg(&self.0).arg(dir);
-        shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        shell.process_group(0).stdin(lifetime.janitor_input());
+        shell.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
     fn copy_template(&self, to: &Path) {

@@ -1,7 +1,8 @@
 //! The suite of databases over every strategy and every database.
 //!
 //! A keeper is the program that started it, under another name, so this test has a `main` of its own. A test is called
-//! `KIND::MODULE`; a single case, `KIND::MODULE::CASE`, can be asked for by its name.
+//! `KIND::MODULE::CASE`. On MariaDB a test is all cases of a module, `KIND::MODULE`: it needs a server of its own, because
+//! `XA RECOVER` lists what is prepared on the whole server, and the start takes longer than most cases.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,6 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
+use libtest_mimic::{Arguments, Failed, Trial};
 use sandboxer_database::credentials::Environment;
 use sandboxer_database::{serve_if_asked, snapshot, transaction};
 use sandboxer_testkit::databases::{self, CASES, Case, Fixture, MODULES, Production};
@@ -16,16 +18,21 @@ use sandboxer_testkit::servers::mariadb::MariaDb;
 use sandboxer_testkit::servers::{self, Given, Postgres};
 use sandboxer_testkit::skip;
 
-/// A kind of database with a strategy.
-type Kind = (&'static str, fn() -> Option<Fixture>);
+/// A database with a strategy.
+struct Kind {
+    name: &'static str,
+    /// Whether the cases of a module are one test.
+    by_module: bool,
+    fixture: fn() -> Option<Fixture>,
+}
 
 const KINDS: &[Kind] = &[
-    ("postgres_transaction", postgres),
-    ("mariadb_transaction", mariadb),
-    ("sqlite_transaction", sqlite_transaction),
-    ("sqlite_wal_transaction", sqlite_wal_transaction),
-    ("sqlite_snapshot", sqlite_snapshot),
-    ("sqlite_wal_snapshot", sqlite_wal_snapshot),
+    Kind { name: "postgres_transaction", by_module: false, fixture: postgres },
+    Kind { name: "mariadb_transaction", by_module: true, fixture: mariadb },
+    Kind { name: "sqlite_transaction", by_module: false, fixture: sqlite_transaction },
+    Kind { name: "sqlite_wal_transaction", by_module: false, fixture: sqlite_wal_transaction },
+    Kind { name: "sqlite_snapshot", by_module: false, fixture: sqlite_snapshot },
+    Kind { name: "sqlite_wal_snapshot", by_module: false, fixture: sqlite_wal_snapshot },
 ];
 
 /// The server of this process, until everything is done.
@@ -36,52 +43,34 @@ static GIVEN: Mutex<Vec<Arc<Given>>> = Mutex::new(Vec::new());
 
 fn main() {
     serve_if_asked();
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    std::process::exit(run(&arguments));
-}
-
-fn run(arguments: &[String]) -> i32 {
-    let (flags, words): (Vec<&String>, Vec<&String>) = arguments.iter().partition(|w| w.starts_with('-'));
-    let has = |name: &str| flags.iter().any(|flag| *flag == name);
-    if has("--list") {
-        // None is ignored.
-        tests().iter().filter(|_| !has("--ignored")).for_each(|name| println!("{name}: test"));
-        return 0;
-    }
-    let is_it = |name: &str, word: &str| match has("--exact") {
-        true => name == word || name.starts_with(&format!("{word}::")),
-        false => name.contains(word),
-    };
-    let chosen = |name: &str| words.is_empty() || words.iter().any(|word| is_it(name, word));
-    let failed = KINDS.iter().flat_map(|kind| failures(kind, &chosen)).collect::<Vec<_>>();
-    println!("test result: {}. failed: {failed:#?}", if failed.is_empty() { "ok" } else { "FAILED" });
+    let conclusion = libtest_mimic::run(&Arguments::from_args(), KINDS.iter().flat_map(trials).collect());
     MARIADB.lock().unwrap().take();
     GIVEN.lock().unwrap().clear();
-    if failed.is_empty() { 0 } else { 101 }
+    conclusion.exit()
 }
 
-fn tests() -> Vec<String> {
-    KINDS.iter().flat_map(|(kind, _)| MODULES.iter().map(move |module| format!("{kind}::{module}"))).collect()
-}
-
-fn failures(kind: &Kind, chosen: &dyn Fn(&str) -> bool) -> Vec<String> {
-    let named = CASES.iter().map(|case| (format!("{}::{}", kind.0, case.name), case));
-    named
-        .filter(|(name, _)| chosen(name))
-        .filter(|(name, case)| !passes(kind, name, case))
-        .map(|(name, _)| name)
+fn trials(kind: &'static Kind) -> Vec<Trial> {
+    let names: Vec<&str> = match kind.by_module {
+        true => MODULES.to_vec(),
+        false => CASES.iter().map(|case| case.name).collect(),
+    };
+    names
+        .into_iter()
+        .map(|name| Trial::test(format!("{}::{name}", kind.name), move || run(kind, name)))
         .collect()
 }
 
-fn passes(kind: &Kind, name: &str, case: &Case) -> bool {
-    let run = || {
-        if let Some(fixture) = kind.1() {
-            databases::run(case, fixture);
-        }
-    };
-    let ok = catch_unwind(AssertUnwindSafe(run)).is_ok();
-    println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
-    ok
+/// Runs the case of that name, or all cases of the module of that name.
+fn run(kind: &Kind, name: &str) -> Result<(), Failed> {
+    let is_chosen = |case: &&Case| case.name == name || case.name.split("::").next() == Some(name);
+    let failed: Vec<&str> =
+        CASES.iter().filter(is_chosen).filter(|case| !passes(kind, case)).map(|case| case.name).collect();
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {failed:#?}").into()) }
+}
+
+fn passes(kind: &Kind, case: &Case) -> bool {
+    let run = || (kind.fixture)().map(|fixture| databases::run(case, fixture));
+    catch_unwind(AssertUnwindSafe(run)).is_ok()
 }
 
 /// This program.

@@ -1,13 +1,17 @@
-//! Overlays as an ordinary user has them: the conformance suite, and what only keepers can suffer.
+//! Overlays as an ordinary user has them: the conformance suite, and faults that only keepers can have.
 //!
-//! A keeper is the program that started it, under another name, so this test has a `main` of its own. The cases run one after the
-//! other: a process that is being started holds for a moment what the others have open, and makes a mount busy by that.
+//! A keeper is the program that started it, under another name, so this test has a `main` of its own. It starts itself once
+//! more for each case, as an ordinary user and with a directory for temporary files that no other case has. Cases must not
+//! share a process: a process that is being started holds for a moment what the others have open, which makes a mount busy.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, exit};
 
+use libtest_mimic::{Arguments, Failed, Trial};
 use rustix::process::{Pid, Signal, kill_process};
 use sandboxer_core::model::DiffKind;
 use sandboxer_keeper::Keepers;
@@ -25,7 +29,10 @@ const TESTS: &[Test] = &[
 
 fn main() {
     serve_if_asked();
-    std::process::exit(users::as_ordinary_user(run));
+    match std::env::args().nth(1).as_deref() {
+        Some("case" | "as-user") => exit(users::as_ordinary_user(run_case)),
+        _ => libtest_mimic::run(&Arguments::from_args(), trials()).exit(),
+    }
 }
 
 /// A fixture whose overlays are mounted by keepers.
@@ -33,70 +40,60 @@ fn fixture() -> Fixture {
     Fixture::new(overlay::entry()).with_keepers_from(Path::new("/proc/self/exe"))
 }
 
-fn run(arguments: &[String]) -> i32 {
-    let (flags, words): (Vec<&String>, Vec<&String>) = arguments.iter().partition(|w| w.starts_with('-'));
-    let cases = conformance::CASES.iter().map(|case| case.name).chain(TESTS.iter().map(|test| test.0));
-    let exact = flags.iter().any(|flag| *flag == "--exact");
-    let is_it = |name: &str, word: &str| if exact { name == word } else { name.contains(word) };
-    let chosen = |name: &&str| words.is_empty() || words.iter().any(|word| is_it(name, word));
-    if flags.iter().any(|flag| *flag == "--list") {
-        cases.for_each(|name| println!("{name}: test"));
-        return 0;
-    }
-    if let Err(why) = tried() {
-        skip(&why);
-        return 0;
-    }
-    let failed: Vec<&str> = cases.filter(chosen).filter(|name| !passes(name)).collect();
-    println!("test result: {}. failed: {failed:?}", if failed.is_empty() { "ok" } else { "FAILED" });
-    if failed.is_empty() { 0 } else { 101 }
+fn trials() -> Vec<Trial> {
+    let names = conformance::CASES.iter().map(|case| case.name).chain(TESTS.iter().map(|test| test.0));
+    names.map(|name| Trial::test(name, move || start(name))).collect()
 }
 
-fn tried() -> Result<(), String> {
+/// Starts the case in a process of its own.
+fn start(name: &str) -> Result<(), Failed> {
+    let temp = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir()?;
+    let status = Command::new("/proc/self/exe").args(["case", name]).env("TMPDIR", temp.path()).status()?;
+    if status.success() { Ok(()) } else { Err(status.to_string().into()) }
+}
+
+/// Runs the case in a thread of its name, and checks that it left nothing behind.
+fn run_case(arguments: &[String]) -> i32 {
+    let name = arguments[1].clone();
+    let thread = std::thread::Builder::new().name(name.clone());
+    let passed = thread.spawn(move || run_or_skip(&name)).unwrap().join().is_ok();
+    let (files, keepers) = (temporary_files(), running_keepers());
+    if !files.is_empty() || !keepers.is_empty() {
+        eprintln!("the case left the files {files:?} and the keepers {keepers:?}");
+    }
+    if passed && files.is_empty() && keepers.is_empty() { 0 } else { 101 }
+}
+
+fn run_or_skip(name: &str) {
+    if let Err(why) = try_user() {
+        return skip(&why);
+    }
+    match TESTS.iter().find(|test| test.0 == name) {
+        Some((_, test)) => test(),
+        None => conformance::run(name, || Ok(fixture())),
+    }
+}
+
+fn try_user() -> Result<(), String> {
     let temp = tempfile::tempdir().unwrap();
     Keepers::new(temp.path(), Path::new("/proc/self/exe")).try_user()
 }
 
-/// Runs a case in a thread of its name, and looks at what it left.
-fn passes(name: &'static str) -> bool {
-    let before = temporary();
-    let case = move || match TESTS.iter().find(|test| test.0 == name) {
-        Some((_, test)) => test(),
-        None => conformance::run(name, || Ok(fixture())),
-    };
-    let ran = std::thread::Builder::new().name(name.to_owned()).spawn(case).unwrap().join().is_ok();
-    let left: Vec<PathBuf> = temporary().into_iter().filter(|path| !before.contains(path)).collect();
-    if !left.is_empty() {
-        eprintln!("{name} left {left:?}");
-    }
-    let keepers = keepers_of_ours();
-    if !keepers.is_empty() {
-        eprintln!("{name} left the keepers {keepers:?}");
-    }
-    let ok = ran && left.is_empty() && keepers.is_empty();
-    println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
-    ok
-}
-
-/// What there is of this suite in the directory for temporary files.
-fn temporary() -> Vec<PathBuf> {
+/// The fixtures that are still in the directory for temporary files.
+fn temporary_files() -> Vec<PathBuf> {
     let listed = fs::read_dir(std::env::temp_dir()).unwrap().flatten();
-    let ours = listed.filter(|e| e.file_name().to_string_lossy().starts_with("sandboxer-conformance-"));
-    ours.map(|entry| entry.path()).collect()
+    let fixtures = listed.filter(|e| e.file_name().to_string_lossy().starts_with("sandboxer-conformance-"));
+    fixtures.map(|entry| entry.path()).collect()
 }
 
-/// The processes, but for this one, that run this program.
-fn keepers_of_ours() -> Vec<u32> {
-    let exe = fs::read_link("/proc/self/exe").unwrap();
+/// The keepers of directories below the directory for temporary files.
+fn running_keepers() -> Vec<u32> {
+    let mut start = b"sandbox-keeper\0".to_vec();
+    start.extend(std::env::temp_dir().as_os_str().as_bytes());
     let processes = fs::read_dir("/proc").unwrap().flatten();
-    // A sweeper is the same program, and ends by itself.
-    let is_keeper = |p: &fs::DirEntry| {
-        fs::read(p.path().join("cmdline")).is_ok_and(|words| words.starts_with(b"sandbox-keeper"))
-    };
-    let same =
-        processes.filter(|p| is_keeper(p) && fs::read_link(p.path().join("exe")).is_ok_and(|e| e == exe));
-    let ids = same.filter_map(|p| p.file_name().to_str()?.parse().ok());
-    ids.filter(|pid| *pid != std::process::id()).collect()
+    let keepers =
+        processes.filter(|p| fs::read(p.path().join("cmdline")).is_ok_and(|line| line.starts_with(&start)));
+    keepers.filter_map(|p| p.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// What a keeper mounted goes on for whoever works in it, and nothing is mounted beside it: D26.

@@ -21,7 +21,7 @@ use super::error::{CliError, Kind};
 use super::exit;
 use super::output;
 use super::places::{SERVER, TOKEN, is_on_search_path};
-use sandboxer_server::HANDED_VARIABLES;
+use super::serving::HANDED_VARIABLES;
 
 /// What to run, and where.
 pub struct Job<'a> {

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use sandboxer_core::model::RelPath;
+use sandboxer_core::model::{RelPath, Row};
 use sandboxer_core::service::{SandboxManager, Target, Workspace};
 use sandboxer_core::types::is_url;
-use sandboxer_database::credentials::{Reference, split_url};
-use sandboxer_database::engine::Connection;
 use sandboxer_extensions::local::Bind;
 use serde::Deserialize;
 use serde_json::Value;
@@ -40,7 +38,7 @@ impl DatabaseArgs {
     ) -> Result<BTreeMap<String, Value>, CliError> {
         let mut properties = BTreeMap::new();
         if let Some(typed) = &self.credentials {
-            Reference::parse(typed)?;
+            credentials::check_reference(typed)?;
         }
         if !is_url(location) {
             return Ok(properties);
@@ -67,11 +65,22 @@ pub fn located(typed: &str) -> Result<(String, Option<String>), CliError> {
         CliError::usage(format!("the variable {name} is not set, and should have the URL of a database"))
             .hint(format!("such as {name}=postgres://user:password@host/database"))
     })?;
-    let (url, password) = split_url(&value).ok_or_else(|| {
+    let (url, password) = credentials::split_url(&value)?.ok_or_else(|| {
         CliError::usage(format!("the variable {name} has no URL in it"))
             .hint("such as postgres://user:password@host/database")
     })?;
     Ok((url, password.map(|_| typed.to_owned())))
+}
+
+/// What a database answers when it is asked for its connection.
+#[derive(Deserialize)]
+pub struct Connection {
+    /// With the password.
+    pub url: String,
+    /// The directory of its socket.
+    socket_dir: Option<PathBuf>,
+    /// For programs; `{socket_dir}` in a value stands for that directory.
+    variables: Row,
 }
 
 /// How programs connect to a workspace; `None` where there is no such way.
@@ -83,16 +92,7 @@ pub fn connection(
     if !connects(workspace) {
         return Ok(None);
     }
-    #[derive(Deserialize)]
-    struct Said {
-        url: String,
-        socket_dir: Option<PathBuf>,
-        variables: sandboxer_core::model::Row,
-    }
-    let said: Said = read(manager, target, workspace, "connection")?;
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let variables = said.variables.0.iter().map(|(name, value)| (name.clone(), text(value))).collect();
-    Ok(Some(Connection { url: said.url, socket_dir: said.socket_dir, variables }))
+    read(manager, target, workspace, "connection").map(Some)
 }
 
 fn read<T: serde::de::DeserializeOwned>(
@@ -125,8 +125,8 @@ impl Way {
         let outside = self.connection.socket_dir.clone().unwrap_or_default();
         let at = if contained { &self.inside } else { &outside };
         let at = at.display().to_string();
-        let fill = |(name, value): &(String, String)| (name.clone(), value.replace("{socket_dir}", &at));
-        self.connection.variables.iter().map(fill).collect()
+        let text = |value: &Value| value.as_str().unwrap_or_default().replace("{socket_dir}", &at);
+        self.connection.variables.0.iter().map(|(name, value)| (name.clone(), text(value))).collect()
     }
 }
 
@@ -151,6 +151,37 @@ pub fn inside(workspace: &Workspace) -> PathBuf {
     Path::new(INSIDE).join(&workspace.name)
 }
 
+#[cfg(feature = "databases")]
+mod credentials {
+    use sandboxer_database::credentials::{self, Reference};
+
+    use crate::cli::error::CliError;
+
+    pub fn check_reference(text: &str) -> Result<(), CliError> {
+        Ok(Reference::parse(text).map(|_| ())?)
+    }
+
+    /// The URL without its password, and the password; `None` if `text` is not a URL.
+    pub fn split_url(text: &str) -> Result<Option<(String, Option<String>)>, CliError> {
+        Ok(credentials::split_url(text))
+    }
+}
+
+#[cfg(not(feature = "databases"))]
+mod credentials {
+    use sandboxer::wiring::left_out;
+
+    use crate::cli::error::CliError;
+
+    pub fn check_reference(_text: &str) -> Result<(), CliError> {
+        Err(left_out::error("database strategies").into())
+    }
+
+    pub fn split_url(_text: &str) -> Result<Option<(String, Option<String>)>, CliError> {
+        Err(left_out::error("database strategies").into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -164,6 +195,7 @@ mod tests {
         assert!(error.message.contains("NO_SUCH_VARIABLE_HERE"));
     }
 
+    #[cfg(feature = "databases")]
     #[test]
     fn only_what_is_at_a_url_has_credentials() {
         let args = DatabaseArgs { credentials: Some("pgpass".into()), allow_ddl: vec!["ALTER TABLE".into()] };

@@ -83,6 +83,7 @@ pub fn routed(
 const MOST_LABELS: usize = 32;
 
 /// Whether these can be words on a sandbox.
+#[cfg(feature = "server")]
 pub fn are_labels(labels: &BTreeMap<String, String>) -> bool {
     labels.len() <= MOST_LABELS && labels.iter().all(|(name, value)| is_label(name, value))
 }

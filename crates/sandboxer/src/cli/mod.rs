@@ -14,19 +14,24 @@ mod environments;
 mod error;
 mod exit;
 mod git;
+#[cfg(feature = "server")]
 mod hub;
 mod hunks;
 mod output;
 mod places;
 mod plans;
 mod progress;
+#[cfg(feature = "server")]
 mod remote;
 mod rows;
 mod rules;
+#[cfg(feature = "server")]
 mod serving;
 mod session;
 mod signals;
 mod tunnels;
+#[cfg(not(feature = "server"))]
+mod without_server;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,6 +44,8 @@ use output::{ColorWhen, Ui};
 use places::Places;
 use remote::Server;
 use session::App;
+#[cfg(not(feature = "server"))]
+use without_server::{hub, remote, serving};
 
 /// What a command returns: its exit code, or why it failed.
 type Outcome = Result<u8, CliError>;

@@ -9,6 +9,7 @@ use sandboxer_core::config::{KEYS, Layers, find_project_file};
 use sandboxer_core::types::ResourceTypes;
 
 use super::error::CliError;
+use super::serving::HANDED_VARIABLES;
 
 /// The variable that names a server.
 pub const SERVER: &str = "SANDBOXER_SERVER";
@@ -120,9 +121,9 @@ pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The variables of a command that a server has handed over, each `NAME=VALUE`: see [`sandboxer_server::HANDED_VARIABLES`].
+/// The variables of a command that a server has handed over, each `NAME=VALUE`: see [`HANDED_VARIABLES`].
 pub fn handed_variables() -> Vec<OsString> {
-    let text = variable(sandboxer_server::HANDED_VARIABLES).unwrap_or_default();
+    let text = variable(HANDED_VARIABLES).unwrap_or_default();
     let handed: BTreeMap<String, String> = serde_json::from_str(&text).unwrap_or_default();
     handed.into_iter().map(|(name, value)| format!("{name}={value}").into()).collect()
 }
@@ -149,7 +150,7 @@ pub fn token() -> Option<String> {
 
 /// Whether a server has started this command for one of its clients.
 pub fn is_served() -> bool {
-    std::env::var_os(sandboxer_server::HANDED_VARIABLES).is_some()
+    std::env::var_os(HANDED_VARIABLES).is_some()
 }
 
 fn text_variable(name: &str) -> Option<(String, String)> {

@@ -37,6 +37,7 @@ pub struct RuleArgs {
 
 impl RuleArgs {
     /// Rules that somebody else has typed.
+    #[cfg(feature = "server")]
     pub fn new(conditions: &[String], accept_flags: bool) -> Self {
         Self { conditions: conditions.to_vec(), policy: Vec::new(), accept_flags }
     }

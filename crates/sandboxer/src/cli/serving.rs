@@ -14,6 +14,8 @@ use sandboxer_core::service::{EnvironmentRequest, GcReport, SandboxManager, Unco
 use sandboxer_documents::{Kind, Told};
 use sandboxer_server::{Backend, Line};
 
+pub use sandboxer_server::HANDED_VARIABLES;
+
 use super::catalogue::Nearby;
 use super::environments;
 use super::error::CliError;

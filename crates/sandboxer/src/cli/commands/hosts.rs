@@ -55,6 +55,20 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     Ok(exit::OK)
 }
 
+/// The host `id`, or every host that can run stacks.
+pub fn selected_hosts(app: &App, id: Option<&str>) -> Result<Vec<Host>, CliError> {
+    let catalogue = app.catalogue()?;
+    if let Some(id) = id {
+        return Ok(vec![catalogue.host(id)?.clone()]);
+    }
+    let has_stacks = |host: &&Host| {
+        let runs_stacks =
+            |id: &String| catalogue.extension(id).is_ok_and(|it| it.provider.word() == "compose-ssh");
+        host.extensions.iter().any(runs_stacks)
+    };
+    Ok(catalogue.hosts().filter(has_stacks).cloned().collect())
+}
+
 /// One row for each.
 pub fn show_all<'a>(ui: &mut Ui, hosts: impl Iterator<Item = &'a Host>) -> Result<(), CliError> {
     let rows: Vec<Vec<String>> = hosts.map(row).collect();

@@ -1,7 +1,8 @@
-use sandboxer_core::environment::{ExtensionContext, Host};
+use sandboxer_core::environment::ExtensionContext;
 use sandboxer_extensions::compose::{Finding, check};
 use serde::Serialize;
 
+use super::hosts::selected_hosts;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Ui, style};
 use crate::cli::session::App;
@@ -37,7 +38,7 @@ struct Checked {
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
-    let hosts = meant(app, args.id.as_deref())?;
+    let hosts = selected_hosts(app, args.id.as_deref())?;
     let mut all = Vec::new();
     for host in &hosts {
         let context = ExtensionContext::quiet(&app.places.home);
@@ -51,19 +52,6 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         false => all.iter().try_for_each(|checked| tell(&mut app.ui, checked))?,
     }
     Ok(if fine { exit::OK } else { exit::ERROR })
-}
-
-/// The host that was named, or all that make stacks.
-pub fn meant(app: &App, id: Option<&str>) -> Result<Vec<Host>, CliError> {
-    let catalogue = app.catalogue()?;
-    if let Some(id) = id {
-        return Ok(vec![catalogue.host(id)?.clone()]);
-    }
-    let makes_stacks = |host: &&Host| {
-        let of = |id: &String| catalogue.extension(id).is_ok_and(|it| it.provider.word() == "compose-ssh");
-        host.extensions.iter().any(of)
-    };
-    Ok(catalogue.hosts().filter(makes_stacks).cloned().collect())
 }
 
 fn tell(ui: &mut Ui, checked: &Checked) -> Result<(), CliError> {

@@ -1,6 +1,6 @@
 use sandboxer_core::service::ReconcileReport;
 
-use super::hosts_check::meant;
+use super::hosts::selected_hosts;
 use super::reconcile::{CarefulArgs, tell_removed};
 use crate::cli::output::{self, count};
 use crate::cli::session::App;
@@ -25,7 +25,7 @@ pub struct Args {
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
     let (grace, dry_run) = args.careful.read()?;
-    let hosts = meant(app, args.id.as_deref())?;
+    let hosts = selected_hosts(app, args.id.as_deref())?;
     let session = app.open()?;
     let mut all = ReconcileReport::default();
     for host in &hosts {

@@ -18,6 +18,10 @@ mod forward;
 mod gc;
 pub mod get;
 pub mod hosts;
+#[cfg(feature = "containers")]
+mod hosts_check;
+#[cfg(not(feature = "containers"))]
+#[path = "hosts_check_left_out.rs"]
 mod hosts_check;
 mod hosts_sweep;
 pub mod list;
@@ -36,6 +40,7 @@ pub mod restore;
 pub mod rollback;
 mod route;
 mod run;
+#[cfg(feature = "server")]
 mod serve;
 mod shell;
 mod show;
@@ -55,6 +60,8 @@ use super::Outcome;
 use super::error::CliError;
 use super::remote;
 use super::session::App;
+#[cfg(not(feature = "server"))]
+use super::without_server::serve;
 
 /// The commands, in the order of a day's work.
 #[derive(clap::Subcommand)]

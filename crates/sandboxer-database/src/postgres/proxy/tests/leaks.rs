@@ -118,7 +118,11 @@ fn seen(fixture: &Fixture) -> String {
 /// Nothing is to be seen outside, and the sandbox goes on or says that it is lost.
 fn sealed(fixture: &Fixture, trick: &str) {
     assert_eq!(seen(fixture), "0", "{trick}");
-    assert_eq!(fixture.outside("select count(*) from pg_prepared_xacts"), "0", "{trick}");
+    assert_eq!(
+        fixture.outside("select count(*) from pg_prepared_xacts where database = current_database()"),
+        "0",
+        "{trick}"
+    );
     let lost = fixture.held.lock().unwrap().lost().map(str::to_owned);
     if lost.is_none() {
         let status = fixture.held.lock().unwrap().connection().status();

@@ -48,7 +48,7 @@ fn a_client_that_was_killed_leaves_nothing_and_blocks_nobody() {
         let mut child = psql.args(["-Xqc", script]).spawn().unwrap();
         while fixture.outside(
             "select count(*) from pg_stat_activity where query like '%pg_sleep(600)%' and state = 'active'
-            and pid <> pg_backend_pid()",
+            and pid <> pg_backend_pid() and datname = current_database()",
         ) == "0"
         {
             thread::yield_now();
@@ -74,7 +74,7 @@ fn only_the_query_of_whoever_cancels_is_cancelled() {
     });
     while fixture.outside(
         "select count(*) from pg_stat_activity where query like '%pg_sleep(600)%' and state = 'active'
-        and pid <> pg_backend_pid()",
+        and pid <> pg_backend_pid() and datname = current_database()",
     ) == "0"
     {
         thread::yield_now();

@@ -7,10 +7,9 @@ use sandboxer_core::environment::LifecycleEvent;
 use sandboxer_core::service::Sandbox;
 use sandboxer_documents::events::{EventDocument, EventsDocument, merged};
 use sandboxer_documents::reached;
-use serde::Serialize;
 
 use crate::cli::contain::runtimes;
-use crate::cli::error::{CliError, Kind};
+use crate::cli::error::CliError;
 use crate::cli::output;
 use crate::cli::session::{App, Session};
 use crate::cli::{Outcome, exit, hub};
@@ -52,18 +51,9 @@ pub struct Args {
     pub deliver: bool,
 }
 
-/// `events --deliver`.
-#[derive(Serialize)]
-struct DeliveryDocument {
-    told: u64,
-    waiting: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    failure: Option<String>,
-}
-
 pub fn run(app: &mut App, args: &Args) -> Outcome {
     if args.deliver {
-        return deliver(app);
+        return hub::deliver(app);
     }
     if args.id.is_none() && !args.follow && !wiring::has_state(&app.places.home) {
         return show(app, None, &[]);
@@ -183,26 +173,5 @@ impl<'a> Watch<'a> {
     fn time_of(&self, seq: u64) -> Result<Option<i64>, CliError> {
         let found = self.session.manager.events_after(seq.saturating_sub(1), None, 1)?;
         Ok(found.first().filter(|event| event.seq == seq).map(|event| event.at.as_millisecond()))
-    }
-}
-
-fn deliver(app: &mut App) -> Outcome {
-    let settings = app.own_settings()?;
-    let done = hub::deliver(&app.places, &settings.events)?;
-    let code = if done.failure.is_none() { exit::OK } else { exit::ERROR };
-    if app.ui.json {
-        app.ui.document(&DeliveryDocument {
-            told: done.told,
-            waiting: done.waiting,
-            failure: done.failure,
-        })?;
-        return Ok(code);
-    }
-    let count = |number: u64| output::count(usize::try_from(number).unwrap_or(usize::MAX), "event");
-    app.ui.line(format_args!("the hub has taken {}; {} left", count(done.told), count(done.waiting)))?;
-    match done.failure {
-        Some(why) => Err(CliError::new(Kind::Error, why)
-            .hint("the events are kept, and tried again; `sandbox doctor` says how many wait")),
-        None => Ok(code),
     }
 }

@@ -1,3 +1,4 @@
+use sandboxer::wiring::left_out;
 use sandboxer_core::contract::Capabilities;
 use sandboxer_core::registry::{Declaration, StrategyEntry, StrategyRegistry};
 use serde::Serialize;
@@ -55,7 +56,10 @@ fn registered(entry: &StrategyEntry) -> Strategy {
 
 fn declared(declaration: &Declaration) -> Strategy {
     let name = declaration.name.clone();
-    let summary = format!("not started yet; `sandbox strategies check {}` tries it", shell_word(&name));
+    let summary = match declaration.origin.as_str() {
+        left_out::ORIGIN => left_out::HINT.to_owned(),
+        _ => format!("not started yet; `sandbox strategies check {}` tries it", shell_word(&name)),
+    };
     Strategy { name, summary, origin: declaration.origin.clone(), capabilities: None, declared: true }
 }
 

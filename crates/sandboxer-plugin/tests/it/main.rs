@@ -1,0 +1,5 @@
+//! Tests against real plugin processes.
+#![allow(clippy::unwrap_used)]
+
+mod connection;
+mod extensions;

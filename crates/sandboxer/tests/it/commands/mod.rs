@@ -1,0 +1,29 @@
+//! Tests that need nothing but the `sandbox` command; tests of overlays are skipped where none can be mounted.
+
+mod capability_registry;
+mod catalogue;
+mod conflicts;
+mod contrib_units;
+mod docs;
+mod errors;
+mod events;
+mod git;
+mod git_conflicts;
+mod git_shapes;
+mod help;
+mod human;
+mod json;
+mod overlay;
+mod park;
+mod patch;
+mod plan;
+mod plugins;
+mod policy;
+mod remote;
+mod remote_stream;
+mod schemas;
+mod sqlite;
+mod strategies;
+mod token;
+mod undo;
+mod usage;

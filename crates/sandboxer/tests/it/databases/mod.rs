@@ -1,0 +1,4 @@
+//! Tests that need a PostgreSQL or MariaDB server.
+
+mod mariadb;
+mod postgres;

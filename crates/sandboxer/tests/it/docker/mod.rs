@@ -1,0 +1,3 @@
+//! Tests that need a Docker daemon.
+
+mod container;

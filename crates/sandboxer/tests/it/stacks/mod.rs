@@ -1,0 +1,12 @@
+//! Tests that need a machine with sshd and Docker, which the testkit starts in namespaces.
+
+mod chaos;
+mod compose;
+mod contrib_smoke;
+mod crashes;
+mod docs;
+mod faults;
+mod hostile;
+mod hosts;
+mod programs;
+mod services;

@@ -1,9 +1,0 @@
-//! The conformance suite over the plugin, on a btrfs of its own.
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
-use common::fixture;
-use sandboxer_testkit::conformance_tests;
-
-conformance_tests!(btrfs_snapshot, fixture);
