@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::SystemTime;
 
 use sandboxer_core::Result;
 
@@ -294,9 +295,12 @@ fn what_was_fetched_in_part_is_forgotten_once_both_sides_are_equal_by_a_send() {
     world.send().unwrap();
     fs::write(world.there("new"), "one").unwrap();
     world.with(&Forgetful, |m| m.fetch()).unwrap_err();
-    // Both take it back by themselves: there is nothing to send.
-    fs::remove_file(world.there("new")).unwrap();
-    fs::remove_file(world.here("new")).unwrap();
+    // The file is removed on both sides independently, so there is nothing to send.
+    for side in [world.there("."), world.here(".")] {
+        fs::remove_file(side.join("new")).unwrap();
+        // A directory whose time differs would be sent.
+        fs::File::open(side).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    }
     assert_eq!(world.send().unwrap().entries, 0);
     fs::write(world.here("new"), "made here, later").unwrap();
     world.fetch().unwrap();

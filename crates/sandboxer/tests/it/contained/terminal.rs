@@ -164,11 +164,12 @@ print('tried', error.errno)";
     }
 }
 
-/// A job that says when it runs and when it was continued, so that no key is pressed before it can take it. What is typed
-/// appears on the screen as well: no line contains what is waited for.
+/// A job that prints a line when it runs and after each SIGCONT, so that no key is pressed too early. The terminal echoes the
+/// source, so the source does not contain the words that the test waits for.
 ///
-/// It starts no process of its own: a shell that is stopped between vfork and exec of one never reports that it stopped.
-const JOB: &str = r#"/usr/bin/python3 -c 'import itertools, signal; n = itertools.count(1); signal.signal(signal.SIGCONT, lambda *_: print(f"resumed-{next(n)}", flush=True)); print("be" "gun", flush=True); [signal.pause() for _ in iter(int, 1)]'"#;
+/// It starts no process: a shell stopped between vfork and exec never reports that it stopped. It writes with `os.write`,
+/// because the signal may arrive while the first line is being written and `print` is not reentrant.
+const JOB: &str = r#"/usr/bin/python3 -c 'import itertools, os, signal; n = itertools.count(1); signal.signal(signal.SIGCONT, lambda *_: os.write(1, b"resumed-%d\n" % next(n))); os.write(1, b"be" b"gun\n"); [signal.pause() for _ in iter(int, 1)]'"#;
 
 #[test]
 fn a_shell_has_job_control() {
