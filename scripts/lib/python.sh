@@ -16,6 +16,7 @@ environment_root() {
 # Makes the environment, once.
 python_packages() {
     local root
+    have python3 || return 0
     root=$(environment_root)
     [ -f "$root/complete" ] || make_environment "$root"
 }
@@ -61,17 +62,16 @@ python_suite() {
     SANDBOXER_BINARY=$(target_dir)/debug/sandbox PYTHONDONTWRITEBYTECODE=1 "$python" scripts/lib/unittest_suite.py "$@"
 }
 
-# Every suite in Python as a part of its own.
+# Starts every suite in Python beside the tests in Rust, on the program that was just built.
 python_parts() {
     local directory python
     have python3 || { note_skip "python3 is missing: everything in Python"; return 0; }
-    run_part "python packages" python_packages
     python=$(python_to_use)
-    run_part python python_suite "$python" python/tests python
+    start_part python python_suite "$python" python/tests python
     for directory in examples/strategies/*/; do
         compgen -G "${directory}test_*.py" >/dev/null || continue
-        run_part "example $(basename "$directory")" python_suite "$python" "$directory"
+        start_part "example $(basename "$directory")" python_suite "$python" "$directory"
     done
-    run_part "database clients" python_suite "$python" tests/clients
-    run_part api python_suite "$python" tests/api
+    start_part "database clients" python_suite "$python" tests/clients
+    start_part api python_suite "$python" tests/api
 }

@@ -42,22 +42,10 @@ def main(directory, top=None):
     if suite.countTestCases() == 0:
         sys.exit(f"no tests in {directory}")
     result = unittest.TextTestRunner(resultclass=Result, stream=sys.stderr).run(suite)
-    failed = [test for test, _ in result.failures + result.errors] + result.unexpectedSuccesses
-    passed, failed = result.passed, [test for test in failed if not _passes_now(test)]
-    passed += len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses) - len(failed)
+    failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
     word = "FAILED" if failed else "ok"
-    print(f"test result: {word}. {passed} passed; {len(failed)} failed; {len(result.skipped)} ignored")
+    print(f"test result: {word}. {result.passed} passed; {failed} failed; {len(result.skipped)} ignored")
     return 1 if failed else 0
-
-
-def _passes_now(test):
-    """The second try that every test has, as those in Rust do; one that needs it is told."""
-    if not isinstance(test, unittest.TestCase) or not hasattr(test, "_testMethodName"):
-        return False
-    again = unittest.TextTestRunner(resultclass=Result, stream=sys.stderr).run(unittest.TestSuite([test]))
-    if again.wasSuccessful():
-        print(f"FLAKY: {_name(test)}")
-    return again.wasSuccessful()
 
 
 if __name__ == "__main__":

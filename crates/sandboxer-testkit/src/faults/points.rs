@@ -109,6 +109,23 @@ pub fn sample<T: Clone>(all: &[T], parts: usize) -> Vec<T> {
     if crate::full() { all.to_vec() } else { spread(all, count) }
 }
 
+/// `count` cases of a list that other tests cover case by case. All of them in a full run.
+pub fn sample_of<T: Clone>(all: &[T], count: usize) -> Vec<T> {
+    if crate::full() { all.to_vec() } else { spread(all, count) }
+}
+
+/// Whether the present test belongs to this run's sample of one in `one_in` tests; the error says why it is skipped.
+///
+/// For suites that repeat the cases of another suite over a variant of the same strategy.
+pub fn require_sampled(one_in: u64) -> Result<(), String> {
+    let thread = std::thread::current();
+    let digest = digest_number(&format!("{} {}", seed(), thread.name().unwrap_or_default()));
+    if crate::full() || digest % one_in == 0 {
+        return Ok(());
+    }
+    Err(format!("not in this run's sample of one in {one_in}; ./test --full runs it"))
+}
+
 /// `count` points, chosen in the same way: for the outer of two nested sweeps, of which even a full run takes no more.
 pub fn spread<T: Clone>(all: &[T], count: usize) -> Vec<T> {
     if all.len() <= count {
@@ -132,9 +149,12 @@ fn seed() -> String {
 
 /// A number of `range` that follows from the seed.
 fn pick(range: Range<usize>, seed: &str) -> usize {
-    let digest = blake3::hash(format!("{seed} {}", range.start).as_bytes());
-    let number = u64::from_le_bytes(digest.as_bytes()[..8].try_into().unwrap());
+    let number = digest_number(&format!("{seed} {}", range.start));
     range.start + usize::try_from(number % range.len() as u64).unwrap()
+}
+
+fn digest_number(text: &str) -> u64 {
+    u64::from_le_bytes(blake3::hash(text.as_bytes()).as_bytes()[..8].try_into().unwrap())
 }
 
 #[cfg(test)]

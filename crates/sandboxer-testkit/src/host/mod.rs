@@ -67,8 +67,15 @@ pub struct Setup {
     pub home_bytes: Option<u64>,
     /// No network of its own: sshd listens on a port of this machine's loopback. For a machine without an engine.
     pub main_network: bool,
-    /// Whether root has `docker compose`, too.
+    /// Whether root has `docker compose` besides `docker-compose`.
     pub compose_plugin: bool,
+}
+
+impl Setup {
+    /// A machine with docker and each compose program that is available here.
+    fn with_docker() -> Self {
+        Self { compose_plugin: compose_plugin().is_ok(), ..Self::default() }
+    }
 }
 
 /// A running machine; dropped, it is gone with everything on it.
@@ -87,12 +94,7 @@ pub struct RemoteHost {
 impl RemoteHost {
     /// A machine with docker, or why there is none here.
     pub fn start() -> Result<Self, String> {
-        Self::with(&Setup::default())
-    }
-
-    /// A machine with docker, `docker compose` and `docker-compose`, or why there is none here.
-    pub fn with_compose_plugin() -> Result<Self, String> {
-        Self::with(&Setup { compose_plugin: true, ..Setup::default() })
+        Self::with(&Setup::with_docker())
     }
 
     /// A machine with podman and no docker, or why there is none here.
@@ -119,7 +121,7 @@ impl RemoteHost {
 
     fn connect_to_shared() -> Result<Self, String> {
         let dir = once_per_run("host", || {
-            let mut host = Self::with_lifetime(&Setup::default(), Lifetime::Run)?;
+            let mut host = Self::with_lifetime(&Setup::with_docker(), Lifetime::Run)?;
             host.machine.janitor = None;
             Ok(host.machine.dir().display().to_string())
         })?;

@@ -5,6 +5,7 @@ use sandboxer_core::registry::StrategyEntry;
 use sandboxer_keeper::mount;
 use sandboxer_strategies::{copy_on_write, filesystem_copy, git_worktree, none, overlay};
 use sandboxer_testkit::conformance::Fixture;
+use sandboxer_testkit::faults::require_sampled;
 use sandboxer_testkit::mounts::Mounted;
 use sandboxer_testkit::{conformance_tests, fake};
 
@@ -12,12 +13,14 @@ const XFS_BYTES: u64 = 400 << 20;
 
 /// State directory and resource on one XFS with reflinks.
 fn on_xfs() -> Result<Fixture, String> {
+    require_sampled(3)?;
     let xfs = Mounted::xfs(XFS_BYTES)?;
     Ok(Fixture::split(copy_on_write::entry(), xfs.path(), xfs.path()).keeping(xfs))
 }
 
 /// State directory and resource on different filesystems, so that scratch space is made beside the resource.
 fn across_filesystems() -> Result<Fixture, String> {
+    require_sampled(3)?;
     let (home, resource) = (Mounted::tmpfs(64 << 20)?, Mounted::ext4(64 << 20)?);
     let fixture = Fixture::split(filesystem_copy::entry(), home.path(), resource.path());
     Ok(fixture.keeping((home, resource)))
@@ -31,6 +34,7 @@ fn on_the_host() -> Result<Fixture, String> {
 
 /// The same, with everything in memory.
 fn on_tmpfs() -> Result<Fixture, String> {
+    require_sampled(3)?;
     let memory = Mounted::tmpfs(64 << 20)?;
     mount::try_host(memory.path())?;
     Ok(Fixture::split(overlay::entry(), memory.path(), memory.path()).keeping(memory))
@@ -44,6 +48,7 @@ fn of_a_checkout() -> Result<Fixture, String> {
 
 /// A checkout where overlays do not work, so that it is copied. A copy shows nothing of the original but what it was.
 fn of_a_checkout_by_copy() -> Result<Fixture, String> {
+    require_sampled(3)?;
     let mounted = Mounted::overlay()?;
     if mount::try_host(mounted.path()).is_ok() {
         return Err("overlays over overlays work here".to_owned());

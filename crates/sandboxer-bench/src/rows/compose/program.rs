@@ -1,7 +1,7 @@
 //! The compose program: both sides use the same.
 
 use clap::ValueEnum;
-use sandboxer_testkit::host::RemoteHost;
+use sandboxer_testkit::host::{RemoteHost, Setup};
 
 /// Which one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -34,8 +34,8 @@ impl Program {
     /// A machine that has it, or why there is none here.
     pub fn host(self) -> Result<RemoteHost, String> {
         match self {
-            Self::Alone => RemoteHost::start(),
-            Self::Plugin => RemoteHost::with_compose_plugin(),
+            Self::Alone => RemoteHost::with(&Setup::default()),
+            Self::Plugin => RemoteHost::with(&Setup { compose_plugin: true, ..Setup::default() }),
         }
     }
 

@@ -13,6 +13,8 @@ const VICTIM: &str = "SANDBOXER_HOST_VICTIM";
 struct Traces {
     dir: PathBuf,
     namespaces: Vec<PathBuf>,
+    /// Keeps the numbers of the namespaces from being given to those of another test.
+    _pinned: Vec<fs::File>,
 }
 
 impl Traces {
@@ -22,8 +24,10 @@ impl Traces {
 
     fn at(dir: PathBuf, first: &str) -> Self {
         let kinds = ["pid", "net", "mnt"];
-        let namespaces = kinds.map(|kind| fs::read_link(format!("/proc/{first}/ns/{kind}")).unwrap());
-        Self { dir, namespaces: namespaces.into() }
+        let links = kinds.map(|kind| format!("/proc/{first}/ns/{kind}"));
+        let pinned = links.iter().map(|link| fs::File::open(link).unwrap()).collect();
+        let namespaces = links.iter().map(|link| fs::read_link(link).unwrap()).collect();
+        Self { dir, namespaces, _pinned: pinned }
     }
 
     fn left(&self) -> Vec<String> {

@@ -140,7 +140,7 @@ fn d03_a_cut_in_the_middle_of_anything_leaves_old_or_new() {
             Task::Undo => whole || full(),
             _ => whole && full(),
         });
-        let cut = tasks.try_for_each(|task| cut_in_the_middle(mounted, task, whole, IMAGES / 2));
+        let cut = tasks.try_for_each(|task| cut_in_the_middle(mounted, task, whole, IMAGES));
         cut.unwrap_or_else(|reason| skip(&reason));
     });
 }

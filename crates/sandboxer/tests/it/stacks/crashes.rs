@@ -75,7 +75,7 @@ fn a_creation_that_is_killed_leaves_nothing_once_it_is_reconciled() {
     let world = &yard.world;
     let whole = taken(world, &create("profile.stack", "h1"));
     world.ok(&["destroy", "e2e", "--discard"]);
-    let instants = if sandboxer_testkit::full() { 30 } else { 6 };
+    let instants = if sandboxer_testkit::full() { 30 } else { 3 };
     for n in 0..instants {
         let wait = whole * (2 * n + 1) / (2 * instants);
         killed_after(world, &create("profile.stack", "h1"), wait);
@@ -96,7 +96,7 @@ fn a_destruction_that_is_killed_is_finished_by_the_next() {
     let world = &yard.world;
     yard.create();
     let whole = taken(world, &["destroy", "e2e", "--discard"]);
-    let instants = if sandboxer_testkit::full() { 20 } else { 3 };
+    let instants = if sandboxer_testkit::full() { 20 } else { 2 };
     for n in 0..instants {
         yard.create();
         let wait = whole * (2 * n + 1) / (2 * instants);

@@ -1,9 +1,8 @@
 //! The same stack by each program that people have: `docker compose`, and `docker-compose` before it.
 
 use std::process::Command;
-use std::sync::OnceLock;
 
-use sandboxer_testkit::host::RemoteHost;
+use sandboxer_testkit::host::{RemoteHost, compose_plugin};
 use serde_json::json;
 
 use crate::common::pty::Terminal;
@@ -36,9 +35,8 @@ secrets: {key: {file: ../key}}
 ";
 
 fn host() -> Option<&'static RemoteHost> {
-    static HOST: OnceLock<Result<RemoteHost, String>> = OnceLock::new();
-    let host = HOST.get_or_init(RemoteHost::with_compose_plugin).as_ref();
-    host.map_err(|reason| sandboxer_testkit::skip(reason)).ok()
+    let host = compose_plugin().and_then(|_| RemoteHost::shared());
+    host.map_err(|reason| sandboxer_testkit::skip(&reason)).ok()
 }
 
 /// Everything that is asked of such a program, from the first look at its host to an empty inventory.
