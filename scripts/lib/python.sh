@@ -55,23 +55,20 @@ make_venv() {
     python3 -m venv "$1" >&2
 }
 
-# python_suite PYTHON DIRECTORY [TOP]: the tests in one directory, closed by a line such as cargo's.
+# python_suite ONE_IN DIRECTORY [TOP]: one test in ONE_IN of a directory, closed by a line such as cargo's.
 python_suite() {
-    local python=$1
-    shift
-    SANDBOXER_BINARY=$(target_dir)/debug/sandbox PYTHONDONTWRITEBYTECODE=1 "$python" scripts/lib/unittest_suite.py "$@"
+    SANDBOXER_BINARY=$(target_dir)/debug/sandbox PYTHONDONTWRITEBYTECODE=1 "$(python_to_use)" scripts/lib/unittest_suite.py "$@"
 }
 
 # Starts every suite in Python beside the tests in Rust, on the program that was just built.
 python_parts() {
-    local directory python
+    local directory
     have python3 || { note_skip "python3 is missing: everything in Python"; return 0; }
-    python=$(python_to_use)
-    start_part python python_suite "$python" python/tests python
+    start_part python python_suite 1 python/tests python
     for directory in examples/strategies/*/; do
         compgen -G "${directory}test_*.py" >/dev/null || continue
-        start_part "example $(basename "$directory")" python_suite "$python" "$directory"
+        start_part "example $(basename "$directory")" python_suite 2 "$directory"
     done
-    start_part "database clients" python_suite "$python" tests/clients
-    start_part api python_suite "$python" tests/api
+    start_part "database clients" python_suite 2 tests/clients
+    start_part api python_suite 1 tests/api
 }

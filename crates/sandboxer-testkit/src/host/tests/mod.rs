@@ -1,9 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
-mod ends;
+mod full;
 mod lines;
-mod network;
-mod stacks;
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

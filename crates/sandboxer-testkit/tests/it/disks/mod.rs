@@ -2,6 +2,6 @@
 
 mod broken;
 mod clocks;
-mod full;
 mod git;
+mod out_of_space;
 mod power_cut;

@@ -172,7 +172,7 @@ fn kill_commits_on(server: fn() -> Option<&'static Postgres>) {
         |point: &Point| ["connect", "sendto", "recvfrom", "sendmsg", "recvmsg"].contains(&&*point.name);
     let changing: Vec<Point> = points.into_iter().filter(|p| full() || p.changes || talks(p)).collect();
     let mut seen = [0, 0];
-    for point in sample(&changing, 2) {
+    for point in sample(&changing, 4) {
         let plan = Plan::new(server);
         Trace::new(&plan.cli).on_one_processor().kill(&point, &COMMIT_PLAN);
         let is_new = plan.recover_and_check(&format!("a commit of files and rows killed at {point:?}"));
@@ -199,7 +199,7 @@ fn kill_keepers_on(server: fn() -> Option<&'static Postgres>) {
     let begun = Instant::now();
     first.cli.ok(&COMMIT_PLAN);
     let whole = begun.elapsed();
-    let rounds = if full() { 100 } else { 16 };
+    let rounds = if full() { 100 } else { 10 };
     let mut seen = [0, 0];
     for round in 0..rounds {
         let plan = Plan::new(server);

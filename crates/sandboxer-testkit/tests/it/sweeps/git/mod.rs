@@ -55,11 +55,6 @@ fn kill(task: Task, children: bool) {
 }
 
 #[test]
-fn d01_commit_killed() {
-    kill(Task::Commit, false);
-}
-
-#[test]
 fn d01_commit_killed_or_a_git_of_its() {
     kill(Task::Commit, true);
 }
@@ -109,6 +104,12 @@ fn d04_commit_with_failing_calls() {
 /// What only a full run takes.
 mod full {
     use super::*;
+
+    /// By default, `d01_commit_killed_or_a_git_of_its` hits our own process, too.
+    #[test]
+    fn d01_commit_killed() {
+        kill(Task::Commit, false);
+    }
 
     #[test]
     fn d02_recovery_killed() {

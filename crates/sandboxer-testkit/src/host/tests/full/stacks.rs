@@ -1,6 +1,6 @@
 //! Stacks of services, with the programs that users start them with.
 
-use super::*;
+use super::super::*;
 
 pub(super) const STACK: &str = r#"
 version: "3.8"

@@ -1,7 +1,7 @@
 //! What a container on an internal network reaches. Facts about the engine, which the isolation of stacks is built on.
 
+use super::super::*;
 use super::stacks::up;
-use super::*;
 
 /// Whether a container of the stack gets sshd's greeting from an address.
 fn greeted(host: &RemoteHost, address: &str) -> bool {

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
-use super::*;
+use super::super::*;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Asks a copy of this test program for a machine to be killed with.
@@ -105,7 +105,7 @@ fn a_host_goes_with_a_test_that_is_killed() {
         return victim();
     }
     host!(requirements(&Setup::default()));
-    let name = "host::tests::ends::a_host_goes_with_a_test_that_is_killed";
+    let name = "host::tests::full::ends::a_host_goes_with_a_test_that_is_killed";
     let mut copy = Command::new(std::env::current_exe().unwrap());
     let copy = copy.args(["--exact", name, "--nocapture"]).env(VICTIM, "yes").stdout(Stdio::piped());
     let mut copy = copy.spawn().unwrap();
