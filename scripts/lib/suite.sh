@@ -6,11 +6,14 @@ readonly NEXTEST_VERSION=0.9.143
 # that is killed writes no profile, and writing the profile would be among the system calls that are counted and failed.
 readonly TRACED='(test(/^sweeps::/) | test(/^disks::(power_cut|git)::/))'
 
-# What `./test --quick` runs: everything that needs no server, no daemon, no loop mount and no tracing.
-readonly QUICK='not (test(/^(sweeps|disks|docker|stacks|databases|histories|properties)::/)
-    | test(/(^|::)(servers|docker|host)::/)
-    | (package(sandboxer-database) & test(/^(mysql|postgres)::/)) | (package(sandboxer-remote) & test(/tests::/))
-    | binary(databases) | binary(user_mode))'
+# What `./test --quick` builds and runs: unit tests and tests of commands that need no server, no tracing, no disk of their own
+# and few other programs.
+readonly QUICK_PACKAGES='--workspace --exclude sandboxer-testkit --exclude sandboxer-bench --exclude btrfs-snapshot
+    --exclude sandboxer-remote --exclude sandboxer-compose --exclude sandboxer-plugin --exclude sandboxer-database
+    --lib --bins --test it'
+readonly QUICK='(kind(lib) | kind(bin) | test(/^commands::/))
+    - test(/^commands::(docs|strategies|plugins|git|overlay|events|remote)/)
+    - test(/(^|::)(git_tests|git_worktree|prepared_last)::/)'
 
 need_nextest() {
     local status=0

@@ -50,7 +50,7 @@ fn d04_commit_with_each_call_failing() {
     }
     let first = Scenario::new(STRATEGY);
     let points = Trace::new(&first.cli).on_one_processor().points(&first.commit_arguments());
-    let cases = [one_of_each_kind(&points), with_failures(points, 4)].concat();
+    let cases = [one_of_each_kind(&points), with_failures(points, 1)].concat();
     let mut failed = 0;
     for (point, failure) in cases {
         let scenario = Scenario::new(STRATEGY);
