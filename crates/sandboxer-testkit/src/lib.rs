@@ -19,12 +19,14 @@ pub mod git;
 pub mod host;
 pub mod manifest;
 pub mod mounts;
+mod ports;
 mod run;
 pub mod servers;
 mod skip;
 pub mod sshd;
 pub mod users;
 
+pub use ports::reserve_port;
 pub use run::{once_per_run, run_directory};
 pub use skip::{full, skip};
 

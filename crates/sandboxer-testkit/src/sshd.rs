@@ -1,7 +1,7 @@
 //! A host to reach by SSH: a server on loopback that is private to a test, with keys of its own. How many may come at once is as it is by default.
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ impl Sshd {
             make_key(&home.path().join(key));
         }
         fs::copy(home.path().join("user.pub"), home.path().join("authorized")).unwrap();
-        let port = free_port();
+        let port = crate::reserve_port();
         fs::write(home.path().join("sshd_config"), server_config(home.path(), port)).unwrap();
         let sshd = Self { keeper: start(home.path()), home, port };
         sshd.write_client_config("config", "user", "host");
@@ -153,10 +153,6 @@ fn has(program: &str) -> bool {
         .status()
         .unwrap()
         .success()
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn descendants(pid: u32) -> Vec<u32> {

@@ -202,8 +202,8 @@ fn lines_run_words_and_have_a_terminal_where_one_is_asked_for() {
 fn a_tunnel_reaches_what_the_host_reaches_and_ends_with_its_process() {
     let Some(sshd) = Sshd::start() else { return };
     let ssh = ssh(&sshd);
-    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let (service, local) = (free(), free().local_addr().unwrap().port());
+    let service = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let local = sandboxer_testkit::reserve_port();
     let line = ssh.tunnel(local, "127.0.0.1", service.local_addr().unwrap().port());
     let mut tunnel = Command::new(&line[0]).args(&line[1..]).spawn().unwrap();
     let until = Instant::now() + LONG;

@@ -120,7 +120,7 @@ pub fn sample_of<T: Clone>(all: &[T], count: usize) -> Vec<T> {
 pub fn require_sampled(one_in: u64) -> Result<(), String> {
     let thread = std::thread::current();
     let digest = digest_number(&format!("{} {}", seed(), thread.name().unwrap_or_default()));
-    if crate::full() || digest % one_in == 0 {
+    if crate::full() || digest.is_multiple_of(one_in) {
         return Ok(());
     }
     Err(format!("not in this run's sample of one in {one_in}; ./test --full runs it"))

@@ -1,9 +1,6 @@
 //! The machine's sshd: keys, configuration, and what a client needs to reach it.
 
-use std::collections::hash_map::RandomState;
 use std::fs;
-use std::hash::BuildHasher;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -26,7 +23,7 @@ impl Sshd {
     /// Keys and configuration; nothing runs yet.
     pub(super) fn prepare(dir: &Path, main_network: bool) -> Result<Self, String> {
         let daemon = program("sshd", "openssh-server")?;
-        let port = if main_network { free_port() } else { 22 };
+        let port = if main_network { crate::reserve_port() } else { 22 };
         let sshd = Self { daemon, dir: dir.to_path_buf(), port };
         sshd.new_key("user_key");
         sshd.new_key("host_key");
@@ -121,11 +118,4 @@ pub(super) fn direct_route(address: &Address) -> String {
             format!("ProxyCommand nsenter --net={network} socat - TCP:127.0.0.1:{port},nodelay")
         }
     }
-}
-
-/// Below those that the system gives to whoever asks for any: between now and the start of sshd nobody else takes it.
-fn free_port() -> u16 {
-    let random = || (RandomState::new().hash_one(()) % 12_000) as u16 + 20_000;
-    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    std::iter::repeat_with(random).find(free).unwrap()
 }

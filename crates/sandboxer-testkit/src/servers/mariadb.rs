@@ -1,17 +1,15 @@
 //! A MariaDB of a test's own.
 
 use std::fs::{self, File, Permissions};
-use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::run::{Lifetime, once_per_run};
+use crate::run::once_per_run;
 use crate::users::USER;
 
 /// Small, quick, and careless about power cuts.
@@ -30,17 +28,12 @@ bind_address=127.0.0.1
 character_set_server=utf8mb4
 ";
 
-/// Starts the server, stops it at the end of the input, and removes its directory.
-const JANITOR: &str = r#"dir=$1; shift; "$@" </dev/null & pid=$!; read _; kill -KILL $pid; rm -rf "$dir""#;
-
 /// How long the server may take to start, or to stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server, stopped when it is dropped. Its user `root` has no password.
 pub struct MariaDb {
-    dir: PathBuf,
-    /// Removes the directory. `None` for the server of the run, which outlives this value.
-    _guard: Option<TempDir>,
+    dir: TempDir,
     port: u16,
     server: Option<Child>,
     options: Vec<String>,
@@ -62,61 +55,27 @@ impl MariaDb {
     /// The same with options for the server.
     pub fn start_with(options: &[&str]) -> Self {
         let mut server = Self::prepare(options);
-        server.run(Lifetime::Value);
+        server.run();
         server
     }
 
-    /// The server of this run. Other tests use it at the same time, each with a [`MariaDb::database`] of its own.
-    pub fn shared() -> &'static Self {
-        static SHARED: OnceLock<MariaDb> = OnceLock::new();
-        SHARED.get_or_init(|| {
-            let report = once_per_run("mariadb", || {
-                let mut server = Self::prepare(&[]);
-                server.run(Lifetime::Run);
-                server.server = None;
-                let _ = server._guard.take().map(TempDir::keep);
-                Ok(format!("{} {}", server.port, server.dir.display()))
-            });
-            let report = report.unwrap();
-            let (port, dir) = report.split_once(' ').unwrap();
-            let (dir, port) = (dir.into(), port.parse().unwrap());
-            Self { dir, _guard: None, port, server: None, options: Vec::new() }
-        })
-    }
-
     fn prepare(options: &[&str]) -> Self {
-        let guard = tempfile::Builder::new().prefix("mariadb").tempdir_in(crate::in_memory()).unwrap();
-        let dir = guard.path().to_path_buf();
+        let dir = tempfile::Builder::new().prefix("mariadb").tempdir_in(crate::in_memory()).unwrap();
         let template = once_per_run("mariadb-template", || Ok(install_template().display().to_string()));
-        let copied = Command::new("cp").arg("-a").arg(template.unwrap() + "/.").arg(&dir).status().unwrap();
+        let copied =
+            Command::new("cp").arg("-a").arg(template.unwrap() + "/.").arg(dir.path()).status().unwrap();
         assert!(copied.success(), "the template of a MariaDB directory was not copied");
-        fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
         if rustix::process::geteuid().is_root() {
-            chown(&dir, Some(USER), Some(USER)).unwrap();
+            chown(dir.path(), Some(USER), Some(USER)).unwrap();
         }
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        Self { dir, _guard: Some(guard), port: free_port(), server: None, options }
+        Self { dir, port: crate::reserve_port(), server: None, options }
     }
 
-    /// A new, empty database; returns its name.
-    pub fn database(&self) -> String {
-        let name = crate::run::unique_name();
-        let mut client = Command::new("mariadb");
-        client.arg("--no-defaults").arg("--socket").arg(self.socket()).args(["--user=root", "--execute"]);
-        let output = client.arg(format!("CREATE DATABASE {name}")).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        name
-    }
-
-    fn run(&mut self, lifetime: Lifetime) {
+    fn run(&mut self) {
         let log = File::create(self.log()).unwrap();
-        let mut command = match lifetime {
-            Lifetime::Value => server_command(&self.dir, "mariadbd", &[]),
-            Lifetime::Run => server_command(&self.dir, "mariadbd", &["sh", "-c", JANITOR, "janitor"]),
-        };
-        if lifetime == Lifetime::Run {
-            command.stdin(lifetime.janitor_input()).process_group(0);
-        }
+        let mut command = server_command(self.dir.path(), "mariadbd");
         command.arg(format!("--socket={}", self.socket().display())).arg(format!("--port={}", self.port));
         command.arg(format!("--pid-file={}", self.data().join("pid").display())).args(&self.options);
         command.stdout(log.try_clone().unwrap()).stderr(log);
@@ -157,11 +116,11 @@ impl MariaDb {
     }
 
     fn data(&self) -> PathBuf {
-        self.dir.join("data")
+        self.dir.path().join("data")
     }
 
     fn log(&self) -> PathBuf {
-        self.dir.join("log")
+        self.dir.path().join("log")
     }
 
     /// Stops it, as an administrator would.
@@ -190,7 +149,7 @@ impl MariaDb {
 
     /// Starts it again on the data that it has.
     pub fn start_again(&mut self) {
-        self.run(Lifetime::Value);
+        self.run();
     }
 }
 
@@ -213,25 +172,17 @@ fn install_template() -> PathBuf {
             chown(&below, Some(USER), Some(USER)).unwrap();
         }
     }
-    let mut command = server_command(&dir, "mariadb-install-db", &[]);
+    let mut command = server_command(&dir, "mariadb-install-db");
     command.args(["--skip-test-db", "--auth-root-authentication-method=normal", "--skip-name-resolve"]);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     dir
 }
 
-/// One of the server's programs, after the words of `wrapper`, as a user without rights: the server refuses to run as root.
-fn server_command(dir: &Path, name: &str, wrapper: &[&str]) -> Command {
-    let program = program(name).unwrap();
+/// One of the server's programs, as a user without rights: the server refuses to run as root.
+fn server_command(dir: &Path, name: &str) -> Command {
     let (data, temporary) = (dir.join("data"), dir.join("tmp"));
-    let mut command = match wrapper.split_first() {
-        Some((first, rest)) => {
-            let mut command = Command::new(first);
-            command.args(rest).arg(dir).arg(program);
-            command
-        }
-        None => Command::new(program),
-    };
+    let mut command = Command::new(program(name).unwrap());
     command.arg(format!("--defaults-file={}", dir.join("my.cnf").display()));
     command.arg(format!("--datadir={}", data.display()));
     // A server removes the temporary tables of others when it starts.
@@ -241,11 +192,6 @@ fn server_command(dir: &Path, name: &str, wrapper: &[&str]) -> Command {
         command.uid(USER).gid(USER);
     }
     command
-}
-
-/// A port that nobody listens on at the moment.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Where a program is. Servers are not on an ordinary user's PATH.

@@ -6,7 +6,6 @@
 //! database of their own.
 
 use std::fs::{self, Permissions};
-use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -82,7 +81,7 @@ impl Postgres {
     /// Another process may take the port between our look and the server's start: then another is tried.
     fn boot(&mut self, settings: &[(&str, &str)]) {
         for _ in 0..5 {
-            self.port = free_port();
+            self.port = crate::reserve_port();
             let options = self.options(settings);
             let output = self.pg_ctl(&["-w", "-o", &options, "start"]);
             if output.status.success() {
@@ -301,10 +300,6 @@ fn versions(root: &str) -> Vec<PathBuf> {
         entries.filter_map(|e| Some((e.file_name().to_str()?.parse().ok()?, e.path().join("bin")))).collect();
     numbered.sort();
     numbered.into_iter().map(|(_, dir)| dir).collect()
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A stack on another machine, from the compose file to its end: the command, a real sshd, a real docker, and nothing left behind.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -56,13 +56,9 @@ fn ask(port: u16) -> Option<String> {
     Some(said)
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
-}
-
 /// `sandbox forward`, and the port that it says.
 fn forward(yard: &Yard, endpoint: &str) -> (Tunnel, u16) {
-    let port = free_port().to_string();
+    let port = sandboxer_testkit::reserve_port().to_string();
     let mut command = yard.world.command(&["forward", "e2e", endpoint, "--port", &port, "--json"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
@@ -81,7 +77,7 @@ fn forward(yard: &Yard, endpoint: &str) -> (Tunnel, u16) {
 
 /// The line that `sandbox get` says comes to the same, typed with another port of this machine.
 fn by_hand(yard: &Yard, line: &str) -> (Tunnel, u16) {
-    let port = free_port();
+    let port = sandboxer_testkit::reserve_port();
     let typed = line.replacen("-L 8080:", &format!("-L {port}:"), 1);
     let mut shell = Command::new("sh");
     yard.world.furnish(&mut shell);
