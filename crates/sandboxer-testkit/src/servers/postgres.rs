@@ -78,17 +78,12 @@ impl Postgres {
         server
     }
 
-    /// Another process may take the port between our look and the server's start: then another is tried.
     fn boot(&mut self, settings: &[(&str, &str)]) {
-        for _ in 0..5 {
-            self.port = crate::reserve_port();
-            let options = self.options(settings);
-            let output = self.pg_ctl(&["-w", "-o", &options, "start"]);
-            if output.status.success() {
-                return;
-            }
-        }
-        panic!("{}", fs::read_to_string(self.dir.join("log")).unwrap_or_default());
+        self.port = crate::reserve_port();
+        let options = self.options(settings);
+        let output = self.pg_ctl(&["-w", "-o", &options, "start"]);
+        let log = || fs::read_to_string(self.dir.join("log")).unwrap_or_default();
+        assert!(output.status.success(), "{}", log());
     }
 
     fn options(&self, settings: &[(&str, &str)]) -> String {
