@@ -319,7 +319,10 @@ mod tests {
     #[test]
     fn a_ground_is_below_every_state_and_stays() {
         let temp = tempfile::tempdir().unwrap();
-        let places = Places::new(temp.path());
+        // Layers that are thrown away are moved beside the directory.
+        let home = temp.path().join("home");
+        std::fs::create_dir(&home).unwrap();
+        let places = Places::new(&home);
         places.make().unwrap();
         std::fs::write(places.upper().join("own"), "ground").unwrap();
         let mut stack = Stack::default();
