@@ -291,11 +291,14 @@ fn make_upper(stack: &Stack, places: &Places) -> Result<()> {
     if upper.exists() {
         return Ok(());
     }
-    make_dir(&upper)?;
+    // Published by the rename: after a crash, an upper that exists has its mode and owner.
+    let unfinished = upper.with_extension("new");
+    make_dir(&unfinished)?;
     match stack.layers.last() {
-        Some(id) => dress_like(&upper, &places.layer(*id)),
-        None => dress_like(&upper, &places.preserve()),
+        Some(id) => dress_like(&unfinished, &places.layer(*id))?,
+        None => dress_like(&unfinished, &places.preserve())?,
     }
+    rename(&unfinished, &upper)
 }
 
 /// Gives a directory the mode, owner, times and attributes of another.
@@ -338,5 +341,21 @@ mod tests {
         assert_eq!((stack.lowers(&places), stack.layers), (vec![places.layer(ground[0])], ground.clone()));
         assert!(places.layer(ground[0]).join("own").exists());
         assert!(!places.layer(ground[0] + 1).exists());
+    }
+
+    #[test]
+    fn an_upper_that_a_crash_left_unfinished_gets_the_mode_of_the_layer_below() {
+        use std::os::unix::fs::PermissionsExt;
+        let temp = tempfile::tempdir().unwrap();
+        let places = Places::new(temp.path());
+        places.make().unwrap();
+        std::fs::set_permissions(places.upper(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut stack = Stack::default();
+        stack.freeze("one", &places).unwrap();
+        std::fs::remove_dir(places.upper()).unwrap();
+        make_dir(&places.upper().with_extension("new")).unwrap();
+        Stack::open(&places).unwrap();
+        assert_eq!(std::fs::metadata(places.upper()).unwrap().permissions().mode() & 0o777, 0o755);
+        assert!(!places.upper().with_extension("new").exists());
     }
 }
