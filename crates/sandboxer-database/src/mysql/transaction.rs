@@ -120,11 +120,15 @@ impl Transaction {
         Ok(xid)
     }
 
+    /// The connection that prepared the transaction hears what becomes of it. From any other, a transaction that the server is
+    /// about to detach from its closed connection looks like one that was settled.
     fn settle(&mut self, prepared: &Prepared, word: Word) -> Result<Outcome> {
         let xid = Xid::of(prepared)?;
-        // The connection that prepared it need not be the one that settles it; closed, it is out of the way.
-        if self.prepared.as_ref() == Some(&xid) {
-            drop(self.held.let_go("its commit was prepared"));
+        if self.prepared.as_ref() == Some(&xid)
+            && let Some(mut conn) = self.held.let_go("its commit was prepared")
+            && let Ok(outcome) = two_phase::give(&self.held.server, &mut conn, &self.dir(), &xid, word)
+        {
+            return Ok(outcome);
         }
         two_phase::settle(&self.setup, prepared, Some(word == Word::Commit))
     }
