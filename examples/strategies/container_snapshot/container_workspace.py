@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Dict, Iterable, List, Optional, Sequence
@@ -117,7 +118,9 @@ class Workspace:
 
     def snapshot(self, container: str, name: str) -> str:
         """An image of a container under a tag of this sandbox."""
-        return self.engine.snapshot(container, f"sandboxer/{self.sandbox.lower()}:{name}", {LABEL: self.sandbox})
+        # An image's name takes few characters, and not every row of them.
+        repository = "sandboxer/" + re.sub("[^a-z0-9]+", "-", self.sandbox.lower()).strip("-")
+        return self.engine.snapshot(container, f"{repository}:{name}", {LABEL: self.sandbox})
 
     def checkpoint(self, name: str) -> None:
         """Keeps the sandbox as it is."""

@@ -1,5 +1,6 @@
 """The life of a container's sandbox: isolation, differences, checkpoints, rollback, cleanup."""
 
+import os
 import unittest
 from unittest import mock
 
@@ -98,6 +99,16 @@ class Isolation(ContainerCase):
             with self.assertRaises(Usage):
                 self.strategy.create("pln_1", Resource("i", "container", location, {"scratch": self.scratch}))
         self.assertEqual(self.leftovers(), [])
+
+
+class Names(ContainerCase):
+    def test_a_directory_of_any_name_makes_a_valid_image_name(self):
+        scratch = os.path.join(self.scratch, "WS-_odd___name_")
+        os.mkdir(scratch)
+        location = f"docker://{self.name}"
+        resource = Resource("url:" + location, "container", location, {"scratch": scratch})
+        made = self.strategy.create("pln_1", resource)
+        self.refs.append(SandboxRef("pln_1", resource.id, metadata={**made.metadata, "scratch": scratch}))
 
 
 class OverJson(ContainerCase):
