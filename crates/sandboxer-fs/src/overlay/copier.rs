@@ -102,7 +102,7 @@ impl Copier {
     pub(super) fn copy(&mut self, source: &Source<'_>, to: &Dir) -> Result<Outcome> {
         match source.stamp.node_type() {
             NodeType::File => self.copy_file(source, to),
-            NodeType::Symlink => copy_link(source, to),
+            NodeType::Symlink => self.copy_symlink(source, to),
             NodeType::Directory => to.make_dir(source.name(), 0o700).map(|()| Outcome::Made),
             _ => copy_special(source, to),
         }
@@ -127,6 +127,18 @@ impl Copier {
             self.links.insert(id, source.path.clone());
         }
         Ok(if steady { Outcome::Made } else { Outcome::Unsteady })
+    }
+
+    fn copy_symlink(&mut self, source: &Source<'_>, to: &Dir) -> Result<Outcome> {
+        let id = (source.layer, source.stamp.ino, source.stamp.btime);
+        if let Some(first) = self.links.get(&id) {
+            return clone::link_below(&self.to, first, to, source.name()).map(|()| Outcome::Made);
+        }
+        let outcome = copy_link(source, to)?;
+        if outcome == Outcome::Made && source.stamp.nlink > 1 {
+            self.links.insert(id, source.path.clone());
+        }
+        Ok(outcome)
     }
 
     fn copy_open_file(&mut self, source: &Source<'_>, fd: &OwnedFd, stamp: Stamp, to: &Dir) -> Result<bool> {

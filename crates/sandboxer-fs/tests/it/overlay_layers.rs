@@ -401,20 +401,32 @@ fn count_below(dir: &Path) -> u64 {
 
 #[test]
 fn a_copied_stack_shows_the_same_and_has_the_same_marks() {
-    for_random_stacks("a_copied_stack_shows_the_same_and_has_the_same_marks", 24, |stack| {
-        let mut copies = Vec::new();
-        for (number, layer) in stack.open(&stack.layers).iter().enumerate() {
-            let to = stack.at(&format!("copy{number}"));
-            fs::create_dir(&to).unwrap();
-            let copied = copy_layer(layer, &to, &CancelFlag::default()).unwrap();
-            assert_eq!((copied.entries, copied.unsteady), (count_below(&to), Vec::new()));
-            copies.push(to);
+    for_random_stacks("a_copied_stack_shows_the_same_and_has_the_same_marks", 24, compare_copied);
+}
+
+#[test]
+fn a_copied_stack_keeps_hard_links_of_symlinks() {
+    for marks in [Marks::Trusted, Marks::User] {
+        if can_mount("a_copied_stack_keeps_hard_links_of_symlinks", marks) {
+            let history = [vec![Op::Symlink("d/d".into())], vec![Op::Link("d/d".into(), "d/a".into())]];
+            compare_copied(&Stack::make(marks, &history));
         }
-        assert_eq!(facts(stack, &copies), facts(stack, &stack.layers));
-        for bottom in [&stack.bottom, &stack.other] {
-            assert_eq!(stack.shown(&copies, bottom), stack.shown(&stack.layers, bottom));
-        }
-    });
+    }
+}
+
+fn compare_copied(stack: &Stack) {
+    let mut copies = Vec::new();
+    for (number, layer) in stack.open(&stack.layers).iter().enumerate() {
+        let to = stack.at(&format!("copy{number}"));
+        fs::create_dir(&to).unwrap();
+        let copied = copy_layer(layer, &to, &CancelFlag::default()).unwrap();
+        assert_eq!((copied.entries, copied.unsteady), (count_below(&to), Vec::new()));
+        copies.push(to);
+    }
+    assert_eq!(facts(stack, &copies), facts(stack, &stack.layers));
+    for bottom in [&stack.bottom, &stack.other] {
+        assert_eq!(stack.shown(&copies, bottom), stack.shown(&stack.layers, bottom));
+    }
 }
 
 /// What the layers name, without the numbers of inodes, which differ between copies.
