@@ -23,21 +23,11 @@ pub struct Health {
     version: &'static str,
 }
 
-/// Is it well? Needs no token
-#[utoipa::path(
-    get, path = "/health", tag = "server", operation_id = "health",
-    responses((status = 200, description = "The server answers, and its state can be read", body = ref("#/components/schemas/Health"))),
-)]
 pub async fn health(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     app.glance(&Who::Nobody, |manager| Ok(manager.last_event()?))?;
     fine(&Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
 }
 
-/// Counters for Prometheus
-#[utoipa::path(
-    get, path = "/metrics", tag = "server", operation_id = "metrics",
-    responses((status = 200, description = "In Prometheus' text format", body = String, content_type = "text/plain")),
-)]
 pub async fn metrics(State(app): State<Arc<App>>, who: Who) -> Result<Response, Problem> {
     who.require(TokenScope::Admin, "read the metrics")?;
     let sandboxes = app.look(&who, |manager| Ok(manager.count_by_state()?)).await?;
@@ -45,11 +35,6 @@ pub async fn metrics(State(app): State<Arc<App>>, who: Who) -> Result<Response, 
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }
 
-/// This description
-#[utoipa::path(
-    get, path = "/openapi.json", tag = "server", operation_id = "openapi",
-    responses((status = 200, description = "An OpenAPI 3.1 document", body = ref("#/components/schemas/OpenApi"))),
-)]
 pub async fn openapi(who: Who) -> Result<Response, Problem> {
     who.require(TokenScope::Read, "read the description of the server")?;
     Ok(([(header::CONTENT_TYPE, "application/json")], openapi::text()).into_response())

@@ -12,29 +12,14 @@ use super::fine;
 use crate::app::{App, Who};
 use crate::problem::Problem;
 
-/// Profiles
-#[utoipa::path(
-    get, path = "/v1/profiles", tag = "catalogue", operation_id = "profiles",
-    responses((status = 200, description = "All of them", body = ref("#/components/schemas/ProfilesDocument"))),
-)]
 pub async fn profiles(State(app): State<Arc<App>>, who: Who) -> Result<Response, Problem> {
     show(&app, &who, |catalogue| fine(&ProfilesDocument::new(catalogue))).await
 }
 
-/// Extensions
-#[utoipa::path(
-    get, path = "/v1/extensions", tag = "catalogue", operation_id = "extensions",
-    responses((status = 200, description = "All of them", body = ref("#/components/schemas/ExtensionsDocument"))),
-)]
 pub async fn extensions(State(app): State<Arc<App>>, who: Who) -> Result<Response, Problem> {
     show(&app, &who, |catalogue| fine(&ExtensionsDocument::new(catalogue))).await
 }
 
-/// Hosts
-#[utoipa::path(
-    get, path = "/v1/hosts", tag = "catalogue", operation_id = "hosts",
-    responses((status = 200, description = "All of them", body = ref("#/components/schemas/HostsDocument"))),
-)]
 pub async fn hosts(State(app): State<Arc<App>>, who: Who) -> Result<Response, Problem> {
     show(&app, &who, |catalogue| fine(&HostsDocument::new(catalogue))).await
 }

@@ -37,20 +37,6 @@ enum Format {
     Patch,
 }
 
-/// What differs from the original
-#[utoipa::path(
-    get, path = "/v1/sandboxes/{id}/diff", tag = "changes", operation_id = "diff",
-    params(
-        ("id" = String, Path, description = "Its id, a unique beginning of it, or its name"),
-        ("workspace" = Option<String>, Query, description = "Of this workspace only"),
-        ("path" = Option<String>, Query, description = "Only this path and what lies below it"),
-        ("format" = Option<String>, Query, description = "`json`, or `patch` for what `git apply` takes"),
-    ),
-    responses((status = 200, description = "The difference", content(
-        (ref("#/components/schemas/DiffDocument") = "application/json"),
-        (String = "text/x-diff"),
-    ))),
-)]
 pub async fn diff(
     State(app): State<Arc<App>>,
     who: Who,
@@ -97,17 +83,6 @@ pub struct CommitBody {
     dry_run: bool,
 }
 
-/// Make the difference real: all of it or nothing
-#[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/commit", tag = "changes", operation_id = "commit",
-    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
-    request_body(content = ref("#/components/schemas/CommitBody")),
-    responses(
-        (status = 200, description = "It is committed", body = ref("#/components/schemas/CommitDocument")),
-        (status = 409, description = "The original has changed, and nothing is committed; or somebody edited what was being written after the decision, and their edit stands",
-         content((ref("#/components/schemas/Problem") = "application/problem+json"), (ref("#/components/schemas/CommitDocument") = "application/json"))),
-    ),
-)]
 pub async fn commit(
     State(app): State<Arc<App>>,
     who: Who,
@@ -146,12 +121,6 @@ pub async fn commit(
     .await
 }
 
-/// Take the last commit of a sandbox back
-#[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/undo", tag = "changes", operation_id = "undo",
-    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
-    responses((status = 200, description = "It is taken back, and pending again", body = ref("#/components/schemas/UndoDocument"))),
-)]
 pub async fn undo(State(app): State<Arc<App>>, who: Who, named: Named) -> Result<Response, Problem> {
     // Before anybody looks whether there is something to take back.
     who.require(TokenScope::Commit, "undo")?;
@@ -176,13 +145,6 @@ pub struct PathsBody {
     paths: Vec<String>,
 }
 
-/// Throw the difference away
-#[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/rollback", tag = "changes", operation_id = "rollback",
-    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
-    request_body(content = ref("#/components/schemas/PathsBody")),
-    responses((status = 200, description = "It is as it began", body = ref("#/components/schemas/RollbackDocument"))),
-)]
 pub async fn rollback(
     State(app): State<Arc<App>>,
     who: Who,

@@ -40,13 +40,6 @@ pub struct SnapshotsDocument {
     snapshots: Vec<Snapshot>,
 }
 
-/// Keep the present state
-#[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/checkpoints", tag = "checkpoints", operation_id = "checkpoint",
-    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
-    request_body(content = ref("#/components/schemas/CheckpointBody")),
-    responses((status = 201, description = "It is kept", body = ref("#/components/schemas/CheckpointDocument"))),
-)]
 pub async fn take(
     State(app): State<Arc<App>>,
     who: Who,
@@ -61,12 +54,6 @@ pub async fn take(
     .await
 }
 
-/// What is kept, oldest first
-#[utoipa::path(
-    get, path = "/v1/sandboxes/{id}/checkpoints", tag = "checkpoints", operation_id = "list_checkpoints",
-    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
-    responses((status = 200, description = "All of it", body = ref("#/components/schemas/CheckpointsDocument"))),
-)]
 pub async fn list(State(app): State<Arc<App>>, who: Who, named: Named) -> Result<Response, Problem> {
     app.look(&who, move |manager| {
         let target = named.find(manager, None)?;
@@ -76,16 +63,6 @@ pub async fn list(State(app): State<Arc<App>>, who: Who, named: Named) -> Result
     .await
 }
 
-/// Bring a kept state back
-#[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/checkpoints/{name}/restore", tag = "checkpoints", operation_id = "restore_checkpoint",
-    params(
-        ("id" = String, Path, description = "Its id, a unique beginning of it, or its name"),
-        ("name" = String, Path, description = "What the checkpoint is called"),
-    ),
-    request_body(content = ref("#/components/schemas/RestoreBody")),
-    responses((status = 200, description = "It is as it was then", body = ref("#/components/schemas/RollbackDocument"))),
-)]
 pub async fn restore(
     State(app): State<Arc<App>>,
     who: Who,
@@ -108,12 +85,6 @@ fn snapshot_of(sandbox_id: &str, record: &CheckpointRecord) -> Snapshot {
     }
 }
 
-/// Keep the present state of all workspaces
-#[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/snapshots", tag = "checkpoints", operation_id = "snapshot",
-    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
-    responses((status = 201, description = "It is kept", body = ref("#/components/schemas/Snapshot"))),
-)]
 pub async fn snapshot(State(app): State<Arc<App>>, who: Who, named: Named) -> Result<Response, Problem> {
     app.work(&who, move |manager| {
         let target = named.find(manager, None)?;
@@ -125,12 +96,6 @@ pub async fn snapshot(State(app): State<Arc<App>>, who: Who, named: Named) -> Re
     .await
 }
 
-/// The snapshots of a sandbox, oldest first
-#[utoipa::path(
-    get, path = "/v1/sandboxes/{id}/snapshots", tag = "checkpoints", operation_id = "list_snapshots",
-    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
-    responses((status = 200, description = "All of them", body = ref("#/components/schemas/SnapshotsDocument"))),
-)]
 pub async fn snapshots(State(app): State<Arc<App>>, who: Who, named: Named) -> Result<Response, Problem> {
     app.look(&who, move |manager| {
         let target = named.find(manager, None)?;
@@ -142,15 +107,6 @@ pub async fn snapshots(State(app): State<Arc<App>>, who: Who, named: Named) -> R
     .await
 }
 
-/// Bring a snapshot back
-#[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/snapshots/{name}/restore", tag = "checkpoints", operation_id = "restore_snapshot",
-    params(
-        ("id" = String, Path, description = "Its id, a unique beginning of it, or its name"),
-        ("name" = String, Path, description = "The snapshot's id"),
-    ),
-    responses((status = 200, description = "It is as it was then", body = ref("#/components/schemas/RollbackDocument"))),
-)]
 pub async fn restore_snapshot(
     State(app): State<Arc<App>>,
     who: Who,

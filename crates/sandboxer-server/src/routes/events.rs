@@ -40,19 +40,6 @@ pub struct EventsQuery {
     limit: Option<usize>,
 }
 
-/// What happened, oldest first; with `Accept: text/event-stream` also what happens, as it does
-#[utoipa::path(
-    get, path = "/v1/events", tag = "events", operation_id = "events",
-    params(
-        ("after" = Option<u64>, Query, description = "After the event of this number; a stream begins with the present without it"),
-        ("limit" = Option<u16>, Query, description = "At most so many in a page: 1 to 1000; 100 without it", minimum = 1, maximum = 1000),
-        ("Last-Event-ID" = Option<String>, Header, description = "The same as `after`, for a stream that goes on"),
-    ),
-    responses((status = 200, description = "Events", content(
-        (ref("#/components/schemas/EventsDocument") = "application/json"),
-        (String = "text/event-stream"),
-    ))),
-)]
 pub async fn of_all(
     State(app): State<Arc<App>>,
     who: Who,
@@ -62,20 +49,6 @@ pub async fn of_all(
     tell(app, who, &headers, query, None).await
 }
 
-/// Events of one sandbox
-#[utoipa::path(
-    get, path = "/v1/sandboxes/{id}/events", tag = "events", operation_id = "sandbox_events",
-    params(
-        ("id" = String, Path, description = "Its id, a unique beginning of it, or its name"),
-        ("after" = Option<u64>, Query, description = "After the event of this number; a stream begins with the present without it"),
-        ("limit" = Option<u16>, Query, description = "At most so many in a page: 1 to 1000; 100 without it", minimum = 1, maximum = 1000),
-        ("Last-Event-ID" = Option<String>, Header, description = "The same as `after`, for a stream that goes on"),
-    ),
-    responses((status = 200, description = "Events", content(
-        (ref("#/components/schemas/EventsDocument") = "application/json"),
-        (String = "text/event-stream"),
-    ))),
-)]
 pub async fn of_sandbox(
     State(app): State<Arc<App>>,
     who: Who,

@@ -100,13 +100,6 @@ impl ExecLine {
     }
 }
 
-/// Run a command; its output comes as it is written, a JSON document a line
-#[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/exec", tag = "exec", operation_id = "exec",
-    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
-    request_body(content = ref("#/components/schemas/ExecBody")),
-    responses((status = 200, description = "Lines, each an ExecLine; the last one is exit_code", body = String, content_type = "application/x-ndjson")),
-)]
 pub async fn exec(
     State(app): State<Arc<App>>,
     who: Who,

@@ -49,16 +49,6 @@ pub struct WrittenDocument {
     new_size: u64,
 }
 
-/// The content of a file
-#[utoipa::path(
-    get, path = "/v1/sandboxes/{id}/files/{path}", tag = "files", operation_id = "read_file",
-    params(
-        ("id" = String, Path, description = "Its id, a unique beginning of it, or its name"),
-        ("path" = String, Path, description = "The path inside the workspace; each byte that is no text is percent-encoded"),
-        ("workspace" = Option<String>, Query, description = "In this workspace; needed where there are several"),
-    ),
-    responses((status = 200, description = "Its bytes", body = String, content_type = "application/octet-stream")),
-)]
 pub async fn read(
     State(app): State<Arc<App>>,
     who: Who,
@@ -162,20 +152,6 @@ impl Write for Pieces {
     }
 }
 
-/// Write a file
-#[utoipa::path(
-    put, path = "/v1/sandboxes/{id}/files/{path}", tag = "files", operation_id = "write_file",
-    params(
-        ("id" = String, Path, description = "Its id, a unique beginning of it, or its name"),
-        ("path" = String, Path, description = "The path inside the workspace; each byte that is no text is percent-encoded"),
-        ("workspace" = Option<String>, Query, description = "In this workspace; needed where there are several"),
-    ),
-    request_body(content = String, content_type = "application/octet-stream"),
-    responses(
-        (status = 200, description = "It was there, and has this content now", body = ref("#/components/schemas/WrittenDocument")),
-        (status = 201, description = "It is new", body = ref("#/components/schemas/WrittenDocument")),
-    ),
-)]
 pub async fn write(
     State(app): State<Arc<App>>,
     who: Who,

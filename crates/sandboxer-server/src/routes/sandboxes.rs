@@ -63,19 +63,6 @@ pub struct ListQuery {
     project: Option<String>,
 }
 
-/// Sandboxes, newest first
-#[utoipa::path(
-    get, path = "/v1/sandboxes", tag = "sandboxes", operation_id = "list_sandboxes",
-    params(
-        ("limit" = Option<u16>, Query, description = "At most so many: 1 to 1000; 100 without it", minimum = 1, maximum = 1000),
-        ("after" = Option<String>, Query, description = "Behind this one: `next` of the page before"),
-        ("all" = Option<bool>, Query, description = "Those that are gone, too"),
-        ("state" = Option<String>, Query, description = "In this state only"),
-        ("plan" = Option<String>, Query, description = "Of this plan only"),
-        ("project" = Option<String>, Query, description = "Of this project only"),
-    ),
-    responses((status = 200, description = "A page", body = ref("#/components/schemas/SandboxesDocument"))),
-)]
 pub async fn list(
     State(app): State<Arc<App>>,
     who: Who,
@@ -102,12 +89,6 @@ pub async fn list(
     .await
 }
 
-/// One sandbox
-#[utoipa::path(
-    get, path = "/v1/sandboxes/{id}", tag = "sandboxes", operation_id = "get_sandbox",
-    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
-    responses((status = 200, description = "The sandbox", body = ref("#/components/schemas/SandboxStatus"))),
-)]
 pub async fn get(State(app): State<Arc<App>>, who: Who, named: Named) -> Result<Response, Problem> {
     // A row by its id is read here and now; what takes a search waits elsewhere.
     let exact = app.glance(&who, |manager| Ok(manager.find_exact(&named.id)?))?;
@@ -121,23 +102,6 @@ pub async fn get(State(app): State<Arc<App>>, who: Who, named: Named) -> Result<
     .await
 }
 
-/// Make a sandbox, or get the one that the same request made before
-///
-/// Answers 201 with the new sandbox, 200 with one that was there (the same `Idempotency-Key`, or the same plan over the same inputs), and 202
-/// with one that is still being made, where `Prefer: respond-async` was sent or it takes long: look at `Location` again.
-#[utoipa::path(
-    post, path = "/v1/sandboxes", tag = "sandboxes", operation_id = "create_sandbox",
-    params(
-        ("Idempotency-Key" = Option<String>, Header, description = "A second request with this key is answered with the sandbox of the first, while that lives"),
-        ("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait until it is made"),
-    ),
-    request_body(content = ref("#/components/schemas/SandboxCreateRequest")),
-    responses(
-        (status = 200, description = "It was there", body = ref("#/components/schemas/SandboxStatus"), headers(("Location" = String))),
-        (status = 201, description = "It was made", body = ref("#/components/schemas/SandboxStatus"), headers(("Location" = String))),
-        (status = 202, description = "It is being made", body = ref("#/components/schemas/SandboxStatus"), headers(("Location" = String))),
-    ),
-)]
 pub async fn create(
     State(app): State<Arc<App>>,
     who: Who,
@@ -398,15 +362,6 @@ pub struct EndQuery {
     discard: bool,
 }
 
-/// End a sandbox; uncommitted work is parked
-#[utoipa::path(
-    delete, path = "/v1/sandboxes/{id}", tag = "sandboxes", operation_id = "destroy_sandbox",
-    params(
-        ("id" = String, Path, description = "Its id, a unique beginning of it, or its name"),
-        ("discard" = Option<bool>, Query, description = "Throw uncommitted work away for good"),
-    ),
-    responses((status = 200, description = "It has ended, now or before", body = ref("#/components/schemas/EndedDocument"))),
-)]
 pub async fn destroy(
     State(app): State<Arc<App>>,
     who: Who,
@@ -435,13 +390,6 @@ pub struct ExtendBody {
     ttl: String,
 }
 
-/// Give a sandbox more time, or less
-#[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/extend", tag = "sandboxes", operation_id = "extend_sandbox",
-    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
-    request_body(content = ref("#/components/schemas/ExtendBody")),
-    responses((status = 200, description = "The sandbox", body = ref("#/components/schemas/SandboxStatus"))),
-)]
 pub async fn extend(
     State(app): State<Arc<App>>,
     who: Who,
@@ -460,13 +408,6 @@ pub struct RecreateBody {
     from: Option<String>,
 }
 
-/// Take the environment of a sandbox down and make it again; the workspaces stay
-#[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/recreate", tag = "sandboxes", operation_id = "recreate_sandbox",
-    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
-    request_body(content = ref("#/components/schemas/RecreateBody")),
-    responses((status = 200, description = "The sandbox", body = ref("#/components/schemas/SandboxStatus"))),
-)]
 pub async fn recreate(
     State(app): State<Arc<App>>,
     who: Who,
@@ -485,13 +426,6 @@ pub struct UnparkBody {
     name: Option<String>,
 }
 
-/// Take up a sandbox that was parked with uncommitted work
-#[utoipa::path(
-    post, path = "/v1/sandboxes/{id}/unpark", tag = "sandboxes", operation_id = "unpark_sandbox",
-    params(("id" = String, Path, description = "Its id, a unique beginning of it, or its name")),
-    request_body(content = ref("#/components/schemas/UnparkBody")),
-    responses((status = 200, description = "The sandbox, open again", body = ref("#/components/schemas/SandboxStatus"))),
-)]
 pub async fn unpark(
     State(app): State<Arc<App>>,
     who: Who,

@@ -25,17 +25,6 @@ pub struct Query {
     project: Option<String>,
 }
 
-/// What was used: the caller's own; with the scope `admin`, everybody's
-#[utoipa::path(
-    get, path = "/v1/usage", tag = "usage", operation_id = "usage",
-    params(
-        ("by" = Option<String>, Query, description = "`consumer`, `project`, `profile`, `extension` or `sandbox`; `consumer` without it"),
-        ("since" = Option<String>, Query, description = "From this date (its midnight of UTC) or time on, such as `2026-11-01`"),
-        ("until" = Option<String>, Query, description = "Before this date or time"),
-        ("project" = Option<String>, Query, description = "Of this project only"),
-    ),
-    responses((status = 200, description = "Rows and their sum", body = ref("#/components/schemas/UsageReport"))),
-)]
 pub async fn usage(
     State(app): State<Arc<App>>,
     who: Who,
