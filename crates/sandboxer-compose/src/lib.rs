@@ -28,8 +28,8 @@ mod yaml;
 
 pub use find::find;
 pub use model::{Model, Source};
+pub use place::{BRIDGE_NAME, Limits, Network, PROXIES, Placing, place};
 pub use place::{Expected, Port, Sealed, Service, Stack};
-pub use place::{Limits, Network, PROXIES, Placing, place};
 pub use policy::{Allowance, Policy};
 pub use resolve::resolve;
 

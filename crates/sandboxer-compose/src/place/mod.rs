@@ -24,6 +24,7 @@ use crate::model::{Definition, Model};
 use crate::policy::{Allowance, Policy};
 use crate::read;
 
+pub use networks::BRIDGE_NAME;
 pub use service::PROXIES;
 pub use stack::{Expected, Port, Sealed, Service, Stack};
 
@@ -62,8 +63,8 @@ pub struct Placing<'a> {
     pub network: Network,
     /// What the stack may use as a whole.
     pub limits: Limits,
-    /// What bridges of networks that nothing leaves are called, before ten digits; `None` for the engine's own names.
-    pub bridges: Option<&'a str>,
+    /// The prefix of the bridges of networks that nothing leaves; ten digits follow.
+    pub bridges: &'a str,
     /// A name server that nobody has.
     pub nobody: &'a str,
     /// What the host allows.

@@ -14,8 +14,8 @@ use crate::model::Definition;
 use crate::policy::Allowance;
 use crate::read;
 
-/// The option by which a network's bridge is named.
-const BRIDGE: &str = "com.docker.network.bridge.name";
+/// The driver option of a network that names its bridge.
+pub const BRIDGE_NAME: &str = "com.docker.network.bridge.name";
 
 /// The kind of network that a service is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -288,9 +288,10 @@ impl Placer<'_> {
         if internal || self.denied() {
             out["internal"] = true.into();
         }
-        if let Some(prefix) = self.placing.bridges.filter(|_| self.denied()) {
+        if self.denied() {
+            let prefix = self.placing.bridges;
             let digest = blake3::hash(format!("{project}\0{name}").as_bytes()).to_hex();
-            out["driver_opts"] = json!({BRIDGE: format!("{prefix}{}", &digest[..10])});
+            out["driver_opts"] = json!({BRIDGE_NAME: format!("{prefix}{}", &digest[..10])});
         }
         Ok(out)
     }
@@ -328,7 +329,7 @@ impl Placer<'_> {
             out["driver"] = plain_text(&driver.into(), &at, &|letter| read::is_name(&format!("a{letter}")))?;
         }
         let mut options = value.get("driver_opts").cloned().unwrap_or(json!({}));
-        if options.as_object_mut().and_then(|options| options.remove(BRIDGE)).is_some() {
+        if options.as_object_mut().and_then(|options| options.remove(BRIDGE_NAME)).is_some() {
             self.note(&at.key("driver_opts"), "the bridge's name is dropped: names are the sandbox's");
         }
         if options != json!({}) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sandboxer_core::Result;
 use sandboxer_core::model::RelPath;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{Placer, limits, write};
 use crate::at::At;
@@ -65,6 +65,8 @@ pub struct Expected {
 /// A stack that can be handed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stack {
+    /// Services, networks and volumes as they are in the compose file, for callers that start containers themselves.
+    pub definition: Value,
     /// The compose file. It refers to nothing, and the same model gives the same bytes.
     pub yaml: String,
     /// The same without the order in which services start, for whoever makes them and starts none: docker-compose 1.29 would wait all the same for what
@@ -109,6 +111,7 @@ impl Placer<'_> {
             write::file(services, &networks, &volumes)
                 .map_err(|what| At::file(&self.model.file.to_string()).refuse(what, "make the stack smaller"))
         };
+        let definition = json!({"services": &written, "networks": &networks, "volumes": &volumes});
         let (unordered, yaml) = (write(without_order(&written))?, write(written)?);
         let images_built = services
             .iter()
@@ -117,6 +120,7 @@ impl Placer<'_> {
         let images_built = images_built.collect();
         services.retain(|service| service.replicas > 0);
         Ok(Stack {
+            definition,
             yaml,
             unordered,
             images_built,

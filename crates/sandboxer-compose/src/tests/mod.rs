@@ -81,7 +81,7 @@ impl Workspace {
             labels: &labels,
             network: self.network,
             limits: self.limits,
-            bridges: Some("sbx"),
+            bridges: "sbx",
             nobody: "192.0.2.1",
             policy: &self.policy,
             kept_volumes: &self.kept_volumes,

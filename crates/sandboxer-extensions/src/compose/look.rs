@@ -98,13 +98,13 @@ impl Container {
 pub(super) fn containers(station: &Station, made: &Made, sandbox: &str) -> Result<Vec<Container>> {
     let said = station.text(
         "look at the containers on",
-        scripts::LOOK,
-        &[&made.engine, &made.controller, sandbox],
+        &scripts::look(),
+        &[made.engine.program(), &made.controller, sandbox],
     )?;
     read(station, &said)
 }
 
-/// Containers as [`scripts::LOOK`] tells of them. What is no service is ours, and was left by a lost connection.
+/// Containers as [`scripts::look`] lists them. What is no service is ours, and was left by a lost connection.
 pub(super) fn read(station: &Station, said: &str) -> Result<Vec<Container>> {
     let read = |line: &str| serde_json::from_str(line).map_err(|error| odd(station, line, &error));
     let mut found: Vec<Container> =

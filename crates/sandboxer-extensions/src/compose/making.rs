@@ -15,9 +15,10 @@ use super::controller::controller;
 use super::look::{self, Container};
 use super::options::Wanted;
 use super::placing::Words;
+use super::podman::{PodmanHost, stack_script};
 use super::removing::checked;
 use super::station::Greeting;
-use super::{Made, OnHost, Port, VERSION, copies, scripts, volumes};
+use super::{Engine, Made, OnHost, PauseMethod, Port, VERSION, copies, scripts, volumes};
 
 /// With the fetching and building of images.
 const STARTING: Duration = Duration::from_secs(1_800);
@@ -33,37 +34,27 @@ const GUARDED_BY_OTHERS: &str = "firewall-by-others";
 pub(super) fn make(on: &OnHost, request: &Provision) -> Result<Handle> {
     let wanted = Wanted::of(&on.options, request)?;
     let greeting = on.station.usable()?;
-    refuse_podman(request, &greeting)?;
     let mut made = planned(on, request, &greeting)?;
     let (mount, stack) = stack(on, request, &wanted, &made)?;
     made.volumes.clone_from(&stack.volumes);
     made.first = first(&wanted, &stack)?;
     made.ports = ports(&stack);
     made.workspace_at = at(&stack);
-    made.notes.clone_from(&stack.notes);
+    made.notes = stack.notes.iter().cloned().chain(shortcomings(&greeting)).collect();
     let sandbox = request.sandbox_id.as_str();
     on.station.must(
         "make a directory on",
         &scripts::prepare(),
-        &[&made.base, &made.controller, sandbox, &made.engine],
+        &[&made.base, &made.controller, sandbox, made.engine.program()],
     )?;
     forget_records(&made)?;
     copies::send(on, &made, &request.mounts)?;
-    let found = Start { on, request, made: &made, stack: &stack, workspace: &mount.workspace }.all()?;
+    let podman = (made.engine == Engine::Podman).then(|| greeting.podman());
+    let found =
+        Start { on, request, made: &made, stack: &stack, workspace: &mount.workspace, podman }.all()?;
     made.services = services(on, &found, &stack)?;
     *on.started.lock().unwrap_or_else(PoisonError::into_inner) = Some((request.sandbox_id.clone(), found));
     Ok(handle(request, &made))
-}
-
-/// podman-compose leaves out what keeps a stack from the network, and says nothing of it.
-fn refuse_podman(request: &Provision, greeting: &Greeting) -> Result<()> {
-    if greeting.engine != "podman" || request.network == NetworkNeed::Host {
-        return Ok(());
-    }
-    Err(Error::Refused {
-        reason: format!("by `{}` a stack cannot be kept from the network", greeting.compose.join(" ")),
-        hint: Some("use docker on that host, or a profile with `network: host`".to_owned()),
-    })
 }
 
 /// Everything that is known before anything is there.
@@ -76,7 +67,8 @@ fn planned(on: &OnHost, request: &Provision, greeting: &Greeting) -> Result<Made
         base,
         controller,
         project: format!("sandboxer-{}", sandbox.to_ascii_lowercase()),
-        engine: greeting.engine.clone(),
+        engine: greeting.engine.unwrap_or(Engine::Docker),
+        pause: greeting.pause(),
         compose: greeting.compose.clone(),
         services: BTreeMap::new(),
         first: None,
@@ -188,6 +180,8 @@ struct Start<'a> {
     made: &'a Made,
     stack: &'a Stack,
     workspace: &'a str,
+    /// Whether podman starts the services itself, and what it can do.
+    podman: Option<PodmanHost>,
 }
 
 impl Start<'_> {
@@ -198,20 +192,26 @@ impl Start<'_> {
         let mut sealing = self.sealing();
         let Stack { yaml, unordered, .. } = self.stack;
         if !self.stack.images_built.is_empty() {
-            let build = Command { doing: "building the images", file: yaml, words: &["build", "--force-rm"] };
+            let build = Command {
+                doing: "building the images",
+                file: yaml,
+                words: &["build", "--force-rm"],
+                function: "build_images",
+            };
             self.begin(build.doing);
             self.check_bases()?;
             self.compose(&build, std::mem::take(&mut sealing))?;
         }
         if let Some(kept) = &self.request.kept {
             let words = &["up", "--no-build", "--no-start"];
-            let make = Command { doing: "making the services", file: unordered, words };
+            let make = Command { doing: "making the services", file: unordered, words, function: "create" };
             self.compose(&make, std::mem::take(&mut sealing))?;
             self.begin("filling the volumes");
             volumes::fill(self.on, self.made, self.request.sandbox_id.as_str(), kept)?;
         }
         let words = &["up", "--no-build", "--detach", "--remove-orphans"];
-        self.compose(&Command { doing: "starting the services", file: yaml, words }, sealing)
+        let start = Command { doing: "starting the services", file: yaml, words, function: "up" };
+        self.compose(&start, sealing)
     }
 
     /// A build that is kept from the network has nothing fetched by what it is built from, either.
@@ -220,7 +220,8 @@ impl Start<'_> {
         if bases.is_empty() {
             return Ok(());
         }
-        let arguments: Vec<&str> = [&self.made.engine].into_iter().chain(bases).map(String::as_str).collect();
+        let mut arguments = vec![self.made.engine.program()];
+        arguments.extend(bases.iter().map(String::as_str));
         let answer = station.ask(scripts::BASES, &arguments, &[], STARTING)?;
         match answer.code {
             0 => Ok(()),
@@ -257,26 +258,67 @@ impl Start<'_> {
     fn compose(&self, command: &Command<'_>, sealing: Sealing) -> Result<Vec<Container>> {
         self.begin(command.doing);
         let Self { on, request, made, workspace, .. } = self;
-        let network = if is_guarded(on, request) { "guarded" } else { "open" };
-        let (file, root) =
-            (format!("{}/stack.yaml", made.directory), format!("{}/workspaces/{workspace}", made.directory));
+        let network = if self.is_guarded() { "guarded" } else { "open" };
+        let root = format!("{}/workspaces/{workspace}", made.directory);
         let counts = [sealing.expected.len().to_string(), sealing.copies.len().to_string()];
-        let mut arguments = vec![made.directory.as_str(), network, &made.engine, &made.controller];
+        let mut arguments = vec![made.directory.as_str(), network, made.engine.program(), &made.controller];
         arguments.extend([request.sandbox_id.as_str(), &root, &counts[0], &counts[1]]);
         arguments.extend(sealing.expected.iter().map(String::as_str));
         arguments.extend(sealing.copies.iter().flatten().map(String::as_str));
-        arguments.extend(made.compose.iter().map(String::as_str));
-        arguments.extend(["-p", made.project.as_str(), "-f", file.as_str()]);
-        arguments.extend(command.words);
+        let program = self.program(command);
+        arguments.extend(program.iter().map(String::as_str));
         let heard = |said: &[u8]| self.tell(command.doing, said);
-        let (script, file) = (scripts::start(), command.file.as_bytes());
-        let answer = on.station.hear(&script, &arguments, file, STARTING, Some(&heard))?;
+        let file = self.file(command)?;
+        let answer =
+            on.station.hear(&scripts::start(), &arguments, file.as_bytes(), STARTING, Some(&heard))?;
         match answer.code {
             0 => look::read(&on.station, &String::from_utf8_lossy(&answer.stdout)),
             NO_FIREWALL => Err(unguarded(on, &answer.complaint())),
             _ => Err(on.station.failed("start the services on", &answer)),
         }
     }
+
+    /// What the host is sent: a compose file, or a script that calls podman.
+    fn file(&self, command: &Command<'_>) -> Result<String> {
+        match self.podman {
+            None => Ok(command.file.to_owned()),
+            Some(host) => stack_script(self.stack, &self.made.project, host),
+        }
+    }
+
+    /// What runs there on that file.
+    fn program(&self, command: &Command<'_>) -> Vec<String> {
+        let directory = &self.made.directory;
+        if self.podman.is_some() {
+            return vec!["sh".to_owned(), format!("{directory}/stack.sh"), command.function.to_owned()];
+        }
+        let file = format!("{directory}/stack.yaml");
+        let options = ["-p".to_owned(), self.made.project.clone(), "-f".to_owned(), file];
+        let words = command.words.iter().map(|word| (*word).to_owned());
+        self.made.compose.iter().cloned().chain(options).chain(words).collect()
+    }
+
+    /// Whether a rule of the host's firewall has to keep the stack from the host. The networks of rootless podman have no
+    /// gateway.
+    fn is_guarded(&self) -> bool {
+        let has_gateway = self.podman.is_none_or(|host| !host.rootless);
+        has_gateway && self.request.network == NetworkNeed::None && !guarded_by_others(&self.on.station.host)
+    }
+}
+
+/// What podman cannot do on a host, for the user.
+pub(super) fn shortcomings(greeting: &Greeting) -> Vec<String> {
+    let mut found = Vec::new();
+    if greeting.engine == Some(Engine::Podman) && !greeting.podman().limits {
+        found.push(
+            "memory, processors and processes are not limited: rootless podman has no control groups on that host"
+                .to_owned(),
+        );
+    }
+    if greeting.pause() == PauseMethod::Signals {
+        found.push("services are paused by signals, which their processes can see".to_owned());
+    }
+    found
 }
 
 /// What a compose program is told.
@@ -286,6 +328,8 @@ struct Command<'a> {
     /// The stack.
     file: &'a str,
     words: &'a [&'a str],
+    /// The function of podman's script that does the same.
+    function: &'a str,
 }
 
 /// What has to be as it was resolved, and what is copied, before anything runs.
@@ -296,19 +340,9 @@ struct Sealing {
     copies: Vec<[String; 3]>,
 }
 
-/// Whether it is for us to see to it that a stack does not reach its host.
-fn is_guarded(on: &OnHost, request: &Provision) -> bool {
-    request.network == NetworkNeed::None && !guarded_by_others(&on.station.host)
-}
-
 /// Whether somebody else sees to a host's firewall.
 pub(super) fn guarded_by_others(host: &Host) -> bool {
     host.policy.allow.iter().any(|word| word == GUARDED_BY_OTHERS)
-}
-
-/// Whether our rule knows the bridges of an engine by their names.
-pub(super) fn rule_holds(engine: &str) -> bool {
-    engine == "docker"
 }
 
 fn unguarded(on: &OnHost, why: &str) -> Error {
@@ -319,11 +353,6 @@ fn unguarded(on: &OnHost, why: &str) -> Error {
         ),
         hint: Some(format!("{}; then `sandbox hosts check {host}`", rule_by_hand(false))),
     }
-}
-
-/// Why the rule does not hold what an engine makes.
-pub(super) fn beyond_the_rule(engine: &str) -> String {
-    format!("the bridges of {engine} cannot be given names that the firewall's rule knows")
 }
 
 /// What to type where we cannot.

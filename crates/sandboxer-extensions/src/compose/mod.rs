@@ -11,6 +11,7 @@ mod look;
 mod making;
 mod options;
 mod placing;
+mod podman;
 mod removing;
 mod scripts;
 mod station;
@@ -65,7 +66,11 @@ struct Made {
     directory: String,
     controller: String,
     project: String,
-    engine: String,
+    engine: Engine,
+    /// How its containers are paused.
+    #[serde(default)]
+    pause: PauseMethod,
+    /// The compose command, by words; unused with podman.
     compose: Vec<String>,
     /// The container of each service.
     services: BTreeMap<String, String>,
@@ -81,6 +86,40 @@ struct Made {
     compress: bool,
     /// What was made otherwise than the compose file says.
     notes: Vec<String>,
+}
+
+/// The program that makes containers on a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Engine {
+    Docker,
+    Podman,
+    /// A program that never finishes a copy.
+    #[cfg(test)]
+    #[serde(skip)]
+    Stuck,
+}
+
+impl Engine {
+    fn program(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+            #[cfg(test)]
+            Self::Stuck => volumes::tests::stuck_engine(),
+        }
+    }
+}
+
+/// How the containers of a stack are paused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum PauseMethod {
+    /// By the engine's own command, which freezes control groups.
+    #[default]
+    Engine,
+    /// By signals to every process.
+    Signals,
 }
 
 /// A port of a service.
@@ -240,7 +279,11 @@ impl OnHost {
     }
 
     fn ended(&self, made: &Made, container: &Container, code: i64) -> Error {
-        let said = self.station.text("read the log on", scripts::LAST_WORDS, &[&made.engine, &container.id]);
+        let said = self.station.text(
+            "read the log on",
+            scripts::LAST_WORDS,
+            &[made.engine.program(), &container.id],
+        );
         let said = said.unwrap_or_default();
         let said = crate::container::call::tame(said.trim(), 500);
         let words =

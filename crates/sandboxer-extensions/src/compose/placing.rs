@@ -34,7 +34,7 @@ impl Words {
         Ok(Self {
             workspace: format!("{}/workspaces/{workspace}", made.directory),
             sealed: format!("{}/sealed", made.directory),
-            labels: labels_of(request, &made.controller)?.into_iter().collect(),
+            labels: labels(request, made)?,
             network: network(&request.network)?,
             limits: limits(&request.resources)?,
             policy,
@@ -50,12 +50,19 @@ impl Words {
             labels: &self.labels,
             network: self.network,
             limits: self.limits,
-            bridges: (made.engine == "docker").then_some(BRIDGES),
+            bridges: BRIDGES,
             nobody: NOBODY,
             policy: &self.policy,
             kept_volumes: &self.kept_volumes,
         }
     }
+}
+
+/// The labels of everything in a stack. One names controller and sandbox together, because some engines cannot select by two.
+fn labels(request: &Provision, made: &Made) -> Result<BTreeMap<String, String>> {
+    let mut labels: BTreeMap<_, _> = labels_of(request, &made.controller)?.into_iter().collect();
+    labels.insert("sandboxer.stack".to_owned(), format!("{}/{}", made.controller, request.sandbox_id));
+    Ok(labels)
 }
 
 /// The volumes that a checkpoint has, as the stack calls them: each is a file.

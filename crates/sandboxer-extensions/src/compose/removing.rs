@@ -11,14 +11,14 @@ use super::controller::controller;
 use super::{Made, OnHost, scripts};
 
 const REMOVING: Duration = Duration::from_secs(600);
-/// Whatever of these is there is asked, and has to answer: one that is silent may be the one that has something.
+/// Each of these that is installed is asked. It has to answer if the stack may have been made with it: the engine is noted in the stack's directory.
 const ENGINES: [&str; 2] = ["docker", "podman"];
 
 /// Removes everything that carries a sandbox's labels, and its directory; `Ok` means that it has looked.
 pub(super) fn remove(on: &OnHost, sandbox: &SandboxId, made: Option<&Made>) -> Result<()> {
     let (base, controller, engines) = match made {
         // Where it is, and what it was made with, need not be asked for.
-        Some(made) => (made.base.clone(), made.controller.clone(), vec![made.engine.clone()]),
+        Some(made) => (made.base.clone(), made.controller.clone(), vec![made.engine.program().to_owned()]),
         None => unknown(on)?,
     };
     let mut arguments = vec![base.as_str(), controller.as_str(), checked(sandbox)?];
@@ -52,7 +52,7 @@ pub(super) fn inventory(on: &OnHost, sandbox: Option<&SandboxId>) -> Result<Vec<
     let sandbox = sandbox.map(checked).transpose()?.unwrap_or_default();
     let mut arguments = vec![base.as_str(), controller.as_str(), sandbox];
     arguments.extend(ENGINES);
-    let said = on.station.text("list what is on", scripts::INVENTORY, &arguments)?;
+    let said = on.station.text("list what is on", &scripts::inventory(), &arguments)?;
     Ok(said.lines().filter_map(found).collect())
 }
 

@@ -3,6 +3,8 @@
 //! They need a POSIX shell. Everything of ours is found by its two labels, and removed by them. Whatever an engine answers goes into a variable or a file
 //! before it is used: a shell does not hear of what fails within a pipe or a list.
 
+use super::PauseMethod;
+
 /// Stands before every script: where programs are that a login without a terminal may not find.
 pub(super) const PLACES: &str = "PATH=\"$PATH:/usr/local/bin:/usr/local/sbin:/usr/sbin:/sbin\"\n";
 
@@ -18,7 +20,7 @@ tools() {
 }
 engine() {
   case $1 in
-    *podman*) podman info --format '{{.Version.Version}} rootless={{.Host.Security.Rootless}}' 2>&1 ;;
+    *podman*) podman info --format '{{.Version.Version}} rootless={{.Host.Security.Rootless}} cgroups={{.Host.CgroupsVersion}} network={{.Host.NetworkBackend}} controllers={{.Host.CgroupControllers}}' 2>&1 ;;
     # Where nobody answers, some clients complain of the format, and not of that.
     *)
       if told=$(docker info --format '{{.ServerVersion}} {{.SecurityOptions}}' 2>/dev/null); then echo "$told"; return; fi
@@ -38,7 +40,8 @@ has_plugin() {
 works() {
   case $1 in
     'docker compose') has_plugin || $1 version >/dev/null 2>&1 ;;
-    'podman compose') $1 version >/dev/null 2>&1 ;;
+    # The word selects the engine; podman itself starts the containers.
+    *podman*) command -v podman >/dev/null ;;
     *) command -v ${1%% *} >/dev/null ;;
   esac
 }
@@ -61,7 +64,7 @@ ask() {
 }
 search() {
   found=
-  for compose in ${1:+"$1"} 'docker compose' 'docker-compose' 'podman compose' 'podman-compose'; do
+  for compose in ${1:+"$1"} 'docker compose' 'docker-compose' 'podman'; do
     if ! works "$compose"; then
       [ "$compose" = "${1:-}" ] && { printf 'trouble=%s does not work there\n' "$compose"; return; }
       continue
@@ -75,13 +78,43 @@ search() {
     printf 'trouble=%s\n' "$(printf %s "$program: $said" | tr '\n' ' ')"
     [ "$compose" = "${1:-}" ] && return
   done
-  [ -n "$found" ] || echo 'trouble=there is no compose command: docker compose, docker-compose, podman compose, podman-compose'
+  [ -n "$found" ] || echo 'trouble=there is no docker compose, docker-compose or podman'
 }
 # Each says its lines as a whole: they are short.
 tools &
 case ${1:-} in *podman*) ;; *) ask_early ;; esac
 search "${1:-}"
 wait
+"#;
+
+/// `mine ENGINE CONTROLLER SANDBOX` prints the filter that selects what belongs to a sandbox. podman 4.3 lists a volume or an
+/// image if one of several labels fits, so that the things of another sandbox would go; its filter is one label for both.
+pub(super) const MINE: &str = r#"
+mine() {
+  case $1 in
+    podman) echo "--filter label=sandboxer.stack=$2/$3" ;;
+    *) echo "--filter label=sandboxer.sandbox=$3 --filter label=sandboxer.home=$2" ;;
+  esac
+}
+# Options for the labels of CONTROLLER SANDBOX.
+label_options() { echo "--label sandboxer.sandbox=$2 --label sandboxer.home=$1 --label sandboxer.stack=$1/$2"; }
+# Makes an image without files: ENGINE IMAGE CONTROLLER SANDBOX. podman takes one label from each change.
+import_empty() {
+  tar -cf - -T /dev/null | "$1" import --change "LABEL sandboxer.sandbox=$4" --change "LABEL sandboxer.home=$3" \
+    --change "LABEL sandboxer.stack=$3/$4" - "$2" >/dev/null
+}
+# A label alone does not make an image ours: an image that is built on one of ours has it too.
+our_images() { sed -n 's:^\([^ ]*\) \(localhost/\)*sandboxer-.*:\1:p'; }
+# The host's own programs, for an image without files.
+host_programs() { for at in /bin /lib /lib64 /usr; do [ ! -e $at ] || echo "--volume $at:$at:ro"; done; }
+id_field() { case $1 in podman) echo .ID ;; *) echo .Id ;; esac; }
+# podman waits ten seconds for a container unless it is told not to.
+remove_containers() {
+  case $1 in podman) set -- "$@" --time 0 ;; esac
+  program=$1
+  shift
+  "$program" rm --force --volumes "$@"
+}
 "#;
 
 /// A start whose connection broke goes on by itself: whoever takes its place ends it first. It has noted its process, when that was started, and its
@@ -102,8 +135,8 @@ umask 077
 d=$1/$2/$3
 if [ -d "$d" ]; then
   end_start "$d" || :
-  ids=$("$4" ps --all --quiet --filter "label=sandboxer.sandbox=$3" --filter "label=sandboxer.home=$2")
-  [ -z "$ids" ] || "$4" rm --force --volumes $ids >&2
+  ids=$("$4" ps --all --quiet $(mine "$4" "$2" "$3"))
+  [ -z "$ids" ] || remove_containers "$4" $ids >&2
   rm -rf "$d/sealed"
 fi
 mkdir -p "$1/$2/$3"
@@ -112,12 +145,13 @@ for at in "$1" "$1/$2" "$d"; do
   chmod 700 "$at"
 done
 mkdir -p "$d/workspaces" "$d/sealed" "$d/lists"
+echo "$4" >"$d/engine"
 "#;
 
-/// Makes the directory of a sandbox. What an earlier try left running is removed: it could change the tree under our hands. `$1` base, `$2` controller,
+/// Makes the directory of a sandbox, with a note of its engine. What an earlier try left running is removed: it could change the tree under our hands. `$1` base, `$2` controller,
 /// `$3` sandbox, `$4` engine.
 pub(super) fn prepare() -> String {
-    [END_START, PREPARE].concat()
+    [MINE, END_START, PREPARE].concat()
 }
 
 /// `expect PATH` looks at what the engine is about to mount or build from, before anything runs that could change it: it is no link, and lies behind none.
@@ -143,6 +177,10 @@ guard() {
     first=$($as $tables -w 10 -S INPUT 1 2>/dev/null) || first=
     [ "$first" != '-A INPUT -i sbx+ -m conntrack --ctstate NEW -j DROP' ] || continue
     $as $tables -w 10 -I INPUT -i 'sbx+' -m conntrack --ctstate NEW -j DROP || [ $tables = ip6tables ] || return 1
+    # docker has rules of its own for networks that nothing leaves.
+    [ "$engine" = podman ] || continue
+    $as $tables -w 10 -C FORWARD -i 'sbx+' ! -o 'sbx+' -j DROP 2>/dev/null ||
+      $as $tables -w 10 -I FORWARD -i 'sbx+' ! -o 'sbx+' -j DROP || [ $tables = ip6tables ] || return 1
   done
 }
 "#;
@@ -156,8 +194,10 @@ shift 8
 read -r one two three four group rest </proc/$$/stat
 trap 'rm -f -- "$d/starting"' EXIT
 echo "$$ $(started_at $$) $group" >"$d/starting"
-cat >"$d/stack.yaml.new"
-mv "$d/stack.yaml.new" "$d/stack.yaml"
+file=stack.yaml
+[ "$engine" != podman ] || file=stack.sh
+cat >"$d/$file.new"
+mv "$d/$file.new" "$d/$file"
 while [ "$expected" -gt 0 ]; do expect "$1"; expected=$((expected - 1)); shift; done
 while [ "$sealed" -gt 0 ]; do seal "$1" "$2" "$3"; sealed=$((sealed - 1)); shift 3; done
 if [ "$network" = guarded ]; then guard || exit 41; fi
@@ -166,12 +206,12 @@ cd "$d"
 "$@" >&2
 "#;
 
-/// Writes the stack that it reads, and runs a compose command on it; then tells of the containers, as [`LOOK`]. `$1` directory, `$2` `guarded` or `open`,
+/// Writes the stack that it reads, a compose file or a script, and runs a command on it; then tells of the containers, as [`LOOK`]. `$1` directory, `$2` `guarded` or `open`,
 /// `$3` engine, `$4` controller, `$5` sandbox, `$6` workspace, `$7` how many paths in it are expected, `$8` how many copies are made; then these paths, three
 /// words for each copy, and the command.
 pub(super) fn start() -> String {
     let look = format!("set -- \"$engine\" \"$controller\" \"$sandbox\"\n{LOOK}");
-    [END_START, SEALING, FIREWALL, START, &look].concat()
+    [MINE, END_START, SEALING, FIREWALL, START, &look].concat()
 }
 
 /// Looks at images that others are built from: what is not there is fetched, so that no build does. Ends with 42 where one has instructions for whoever
@@ -180,12 +220,31 @@ pub(super) const BASES: &str = r#"
 set -eu
 engine=$1
 shift
+# podman has no registry of its own for short names.
+whole_name() {
+  case $engine-${1%%/*} in
+    docker-*) echo "$1" ;;
+    podman-"$1") echo "docker.io/library/$1" ;;
+    podman-*[.:]* | podman-localhost) echo "$1" ;;
+    *) echo "docker.io/$1" ;;
+  esac
+}
+# podman does not show the instructions of an image; they are in the configuration that it saves. Escaped letters could hide
+# the word.
+has_no_instructions() {
+  if [ "$engine" = docker ]; then
+    [ "$(docker image inspect --format '{{len .Config.OnBuild}}' "$1")" = 0 ]
+    return
+  fi
+  found=$(podman save --quiet --format docker-archive "$1" | tar -xOf - --wildcards '*.json')
+  found=$(printf %s "$found" | tr -d ' \t\r\n' | tr '[:upper:]' '[:lower:]' | sed -e 's/"onbuild":null//g' -e 's/"onbuild":\[\]//g')
+  case $found in '' | *onbuild* | *'\u00'[4-7]*) return 1 ;; esac
+}
 for image in "$@"; do
   # The empty one, which is no image.
   [ "$image" != scratch ] || continue
-  "$engine" image inspect --format . "$image" >/dev/null 2>&1 || "$engine" pull --quiet "$image" >&2
-  said=$("$engine" image inspect --format '{{len .Config.OnBuild}}' "$image")
-  [ "$said" = 0 ] || { echo "$image has instructions of its own for whoever builds from it (ONBUILD)" >&2; exit 42; }
+  "$engine" image inspect --format . "$image" >/dev/null 2>&1 || "$engine" pull --quiet "$(whole_name "$image")" >&2
+  has_no_instructions "$image" || { echo "$image has instructions of its own for whoever builds from it (ONBUILD)" >&2; exit 42; }
 done
 "#;
 
@@ -199,36 +258,106 @@ case $rules in *'-i sbx+ -m conntrack --ctstate NEW -j DROP'*) echo there ;; esa
 "#;
 
 /// One line of JSON for each container. `$1` engine, `$2` controller, `$3` sandbox.
-pub(super) const LOOK: &str = r#"
+const LOOK: &str = r#"
 set -eu
-ids=$("$1" ps --all --quiet --no-trunc --filter "label=sandboxer.sandbox=$3" --filter "label=sandboxer.home=$2")
+f=$(mine "$1" "$2" "$3")
+ids=$("$1" ps --all --quiet --no-trunc $f)
 [ -n "$ids" ] || exit 0
-"$1" inspect --type container --format '{"id":{{json .Id}},"service":{{json (index .Config.Labels "com.docker.compose.service")}},"state":{{json .State}},"ports":{{json .NetworkSettings.Ports}},"networks":{{json .NetworkSettings.Networks}}}' $ids
+# podman has no timer for the checks of a container's health.
+if [ "$1" = podman ]; then
+  "$1" ps $f --format '{{.ID}} {{.Status}}' | grep -e '(starting)' -e '(unhealthy)' | while read -r id rest; do
+    "$1" healthcheck run "$id" >/dev/null 2>&1 </dev/null || :
+  done
+fi
+id=$(id_field "$1")
+"$1" inspect --type container --format '{"id":{{json '"$id"'}},"service":{{json (index .Config.Labels "com.docker.compose.service")}},"state":{{json .State}},"ports":{{json .NetworkSettings.Ports}},"networks":{{json .NetworkSettings.Networks}}}' $ids
 "#;
+
+/// The containers of a sandbox, see [`LOOK`].
+pub(super) fn look() -> String {
+    [MINE, LOOK].concat()
+}
 
 /// The end of what a container printed. `$1` engine, `$2` container.
 pub(super) const LAST_WORDS: &str = r#""$1" logs --tail 5 "$2" 2>&1 | tail -c 1000"#;
 
 /// Holds every container of a sandbox still, or lets it go on; says how many there are. `$1` engine, `$2` controller, `$3` sandbox, `$4` `pause` or
 /// `unpause`.
-pub(super) const STILL: &str = r#"
+const STILL: &str = r#"
 set -eu
 status=running
 [ "$4" = pause ] || status=paused
-mine() { "$1" ps --quiet --filter "label=sandboxer.sandbox=$3" --filter "label=sandboxer.home=$2" --filter "status=$4"; }
-ids=$(mine "$1" "$2" "$3" $status)
+by_status() { "$1" ps --quiet $(mine "$1" "$2" "$3") --filter "status=$4"; }
+ids=$(by_status "$1" "$2" "$3" $status)
 if [ -n "$ids" ] && ! "$1" "$4" $ids >/dev/null; then
   # What ended meanwhile is no failure.
-  left=$(mine "$1" "$2" "$3" $status)
+  left=$(by_status "$1" "$2" "$3" $status)
   if [ -n "$left" ]; then
     [ "$4" = unpause ] || "$1" unpause $ids >/dev/null 2>&1 || :
     exit 1
   fi
 fi
 [ "$4" = pause ] || exit 0
-ids=$(mine "$1" "$2" "$3" paused)
+ids=$(by_status "$1" "$2" "$3" paused)
 set -- $ids
 echo $#
+"#;
+
+/// The same by signals, where rootless podman cannot freeze control groups. All processes of a container are those of its
+/// process namespace. A process that is stopped starts no other one, so that a round without a new process is the last.
+const STILL_BY_SIGNALS: &str = r#"
+set -eu
+ids=$("$1" ps --quiet $(mine "$1" "$2" "$3") --filter status=running)
+[ -n "$ids" ] || { [ "$4" = unpause ] || echo 0; exit 0; }
+pids=$("$1" inspect --type container --format '{{.State.Pid}}' $ids)
+signal=STOP
+[ "$4" = pause ] || signal=CONT
+"$1" unshare sh -c '
+signal=$1 seen=
+shift
+of_containers() {
+  for pid in "$@"; do
+    namespace=$(readlink "/proc/$pid/ns/pid") || continue
+    for process in /proc/[0-9]*; do
+      [ "$(readlink "$process/ns/pid" 2>/dev/null)" != "$namespace" ] || echo "${process#/proc/}"
+    done
+  done
+}
+still_runs() {
+  for process in $now; do
+    case $(sed -n "s/^State:[[:space:]]*//p" "/proc/$process/status" 2>/dev/null) in [TtZX]* | "") ;; *) return 0 ;; esac
+  done
+  return 1
+}
+while :; do
+  now=$(of_containers "$@")
+  if [ "$now" = "$seen" ]; then [ $signal = CONT ] || still_runs || exit 0; [ $signal = STOP ] || exit 0; fi
+  for process in $now; do kill -$signal "$process" 2>/dev/null || :; done
+  seen=$now
+done' sh $signal $pids
+[ "$4" = unpause ] || { set -- $ids; echo $#; }
+"#;
+
+pub(super) fn hold_still(method: PauseMethod) -> String {
+    let script = match method {
+        PauseMethod::Engine => STILL,
+        PauseMethod::Signals => STILL_BY_SIGNALS,
+    };
+    [MINE, script].concat()
+}
+
+/// Prints the logs of containers with the name of the service before each line, which podman omits for a single one. `$1`
+/// project, `$2` filter for all containers, or nothing for the one that is the last argument; then options.
+pub(super) const PODMAN_LOGS: &str = r#"
+project=$1 filter=$2
+shift 2
+if [ -z "$filter" ]; then
+  for container; do :; done
+  name=$(podman container inspect --format '{{.Name}}' "$container") || exit
+  podman logs "$@" 2>&1 | sed -u "s/^/${name#"${project}_"} | /"
+  exit
+fi
+podman logs --names "$@" $(podman ps --all --quiet $filter) 2>&1 | sed -u "s/^${project}_\([^ ]*\) /\1 | /"
 "#;
 
 const REMOVE: &str = r#"
@@ -236,7 +365,6 @@ set -u
 base=$1 controller=$2 sandbox=$3
 shift 3
 d=$base/$controller/$sandbox
-f="--filter label=sandboxer.sandbox=$sandbox --filter label=sandboxer.home=$controller"
 at=$(mktemp -d) || exit 1
 trap 'rm -rf -- "$at"' EXIT
 : >"$at/log"
@@ -248,29 +376,29 @@ look_elsewhere() {
   looks=
   for kind in $kinds; do
     case $kind in
-      image) "$1" images --quiet $f --filter 'reference=sandboxer-*' >"$at/image" & ;;
+      image) "$1" images $f --format '{{.ID}} {{.Repository}}' >"$at/image" & ;;
       *) "$1" $kind ls --quiet $f >"$at/$kind" & ;;
     esac
     looks="$looks $!"
   done
 }
-remove_containers() {
+remove_found() {
   ids=$(cut -d ' ' -f 1 "$at/container")
   [ -n "$ids" ] || return 0
   left=yes
   paused=$(grep -i paused "$at/container" | cut -d ' ' -f 1)
   [ -z "$paused" ] || "$1" unpause $paused >/dev/null 2>&1
-  "$1" rm --force --volumes $ids >/dev/null 2>"$at/log"
+  remove_containers "$1" $ids >/dev/null 2>"$at/log"
 }
 round() {
-  left= again=network removed=0
+  left= again=network removed=0 f=$(mine "$1" "$controller" "$sandbox")
   look_elsewhere "$1"
   "$1" ps --all $f --format '{{.ID}} {{.Status}}' >"$at/container" || return 1
-  remove_containers "$1" || removed=2
+  remove_found "$1" || removed=2
   for look in $looks; do wait $look || return 1; done
   [ $removed = 0 ] || return 2
   for kind in $kinds; do
-    ids=$(cat "$at/$kind")
+    case $kind in image) ids=$(our_images <"$at/image") ;; *) ids=$(cat "$at/$kind") ;; esac
     [ -n "$ids" ] || continue
     left=yes
     [ $kind = network ] || again="$again $kind"
@@ -278,6 +406,13 @@ round() {
   done
   [ -z "$settled" ] || kinds=$again
 }
+# Ask only the engine that made the stack, if that is noted: the daemon of another one may not run.
+for directory in "$d" "$d.gone"; do
+  if [ -f "$directory/engine" ]; then
+    read -r noted <"$directory/engine"
+    case $noted in docker | podman) set -- "$noted" ;; esac
+  fi
+done
 for engine in "$@"; do
   if ! command -v "$engine" >/dev/null; then
     # The only one is the one that made it.
@@ -296,7 +431,11 @@ for engine in "$@"; do
         fi
         [ $tries -eq 0 ] || sleep 0.1
         ;;
-      1) exit 1 ;;
+      1)
+        # Without a directory, nothing was made yet; an engine without a daemon does not matter then.
+        if [ $# -gt 1 ] && [ ! -e "$d" ] && [ ! -e "$d.gone" ]; then break; fi
+        exit 1
+        ;;
       *) sleep 0.1 ;;
     esac
     tries=$((tries + 1))
@@ -308,11 +447,8 @@ clear_by_engine() {
   command -v "$1" >/dev/null || return 1
   image=sandboxer-remove:$sandbox
   # Another one by that name would leave this one without any.
-  "$1" image inspect --format . "$image" >/dev/null 2>&1 ||
-    tar -cf - -T /dev/null | "$1" import --change "LABEL sandboxer.sandbox=$sandbox sandboxer.home=$controller" - "$image" >/dev/null || return 1
-  binds=
-  for place in /bin /lib /lib64 /usr; do [ ! -e $place ] || binds="$binds --volume $place:$place:ro"; done
-  "$1" run --rm --network none --label "sandboxer.sandbox=$sandbox" --label "sandboxer.home=$controller" $binds \
+  "$1" image inspect --format . "$image" >/dev/null 2>&1 || import_empty "$1" "$image" "$controller" "$sandbox" || return 1
+  "$1" run --rm --network none $(label_options "$controller" "$sandbox") $(host_programs) \
     --mount "type=bind,source=$d.gone,target=/gone" "$image" /usr/bin/find /gone -mindepth 1 -delete >/dev/null
   cleared=$?
   "$1" rmi --force "$image" >/dev/null
@@ -336,48 +472,96 @@ rmdir "$base/$controller" "$base" 2>/dev/null
 /// Removes everything that carries a sandbox's labels, then its directory, and looks whether something is left. `$1` base, `$2` controller, `$3` sandbox,
 /// then the engines.
 pub(super) fn remove() -> String {
-    [END_START, REMOVE].concat()
+    [MINE, END_START, REMOVE].concat()
 }
 
 /// A line for everything of a controller's: kind, sandbox, name, state, time. `$1` base, `$2` controller, `$3` sandbox or nothing, then the engines.
-pub(super) const INVENTORY: &str = r#"
+const INVENTORY: &str = r#"
 set -eu
 base=$1 controller=$2 sandbox=$3
 shift 3
-f="--filter label=sandboxer.home=$controller"
-[ -z "$sandbox" ] || f="$f --filter label=sandboxer.sandbox=$sandbox"
 t='	'
+# An engine that no stack here was made with need not answer: its daemon may not run.
+needed() {
+  for note in "$base/$controller"/*/engine; do
+    [ -f "$note" ] || continue
+    read -r noted <"$note"
+    [ "$noted" != "$1" ] || return 0
+  done
+  for at in "$base/$controller"/*; do [ ! -d "$at" ] || [ -f "$at/engine" ] || return 0; done
+  return 1
+}
+list() {
+  if [ -n "$sandbox" ]; then f=$(mine "$1" "$controller" "$sandbox"); else f="--filter label=sandboxer.home=$controller"; fi
+  ids=$("$1" ps --all --quiet $f) || return 1
+  [ -z "$ids" ] || "$1" inspect --type container --format "container$t{{json (index .Config.Labels \"sandboxer.sandbox\")}}$t{{.Name}}$t{{.State.Status}}$t{{.Created}}" $ids || return 1
+  ids=$("$1" network ls --quiet $f) || return 1
+  [ -z "$ids" ] || "$1" network inspect --format "network$t{{json (index .Labels \"sandboxer.sandbox\")}}$t{{.Name}}$t-$t{{.Created}}" $ids || return 1
+  ids=$("$1" volume ls --quiet $f) || return 1
+  [ -z "$ids" ] || "$1" volume inspect --format "volume$t{{json (index .Labels \"sandboxer.sandbox\")}}$t{{.Name}}$t-$t{{.CreatedAt}}" $ids || return 1
+  ids=$("$1" images $f --format '{{.ID}} {{.Repository}}') || return 1
+  ids=$(printf '%s\n' "$ids" | our_images)
+  [ -z "$ids" ] || "$1" image inspect --format "image$t{{json (index .Config.Labels \"sandboxer.sandbox\")}}$t{{$(id_field "$1")}}$t-$t{{.Created}}" $ids || return 1
+}
 for engine in "$@"; do
   command -v "$engine" >/dev/null || continue
-  ids=$("$engine" ps --all --quiet $f)
-  [ -z "$ids" ] || "$engine" inspect --type container --format "container$t{{json (index .Config.Labels \"sandboxer.sandbox\")}}$t{{.Name}}$t{{.State.Status}}$t{{.Created}}" $ids
-  ids=$("$engine" network ls --quiet $f)
-  [ -z "$ids" ] || "$engine" network inspect --format "network$t{{json (index .Labels \"sandboxer.sandbox\")}}$t{{.Name}}$t-$t{{.Created}}" $ids
-  ids=$("$engine" volume ls --quiet $f)
-  [ -z "$ids" ] || "$engine" volume inspect --format "volume$t{{json (index .Labels \"sandboxer.sandbox\")}}$t{{.Name}}$t-$t{{.CreatedAt}}" $ids
-  # A label alone does not make an image ours: whatever somebody builds on one of ours has it.
-  ids=$("$engine" images --quiet $f --filter 'reference=sandboxer-*')
-  [ -z "$ids" ] || "$engine" image inspect --format "image$t{{json (index .Config.Labels \"sandboxer.sandbox\")}}$t{{.Id}}$t-$t{{.Created}}" $ids
+  list "$engine" || ! needed "$engine"
 done
 [ -d "$base/$controller" ] || exit 0
 find "$base/$controller" -mindepth 1 -maxdepth 1 -name "${sandbox:-*}*" -printf "directory$t\"%f\"$t%p$t-$t%T@\n"
 "#;
 
-/// What volumes hold. `$1` engine, `$2` container, `$3` the place in it.
-pub(super) const KEEP: &str = r#"
+/// Lists what there is of a controller's, see [`INVENTORY`].
+pub(super) fn inventory() -> String {
+    [MINE, INVENTORY].concat()
+}
+
+/// `tar_in_container CONTROLLER SANDBOX VOLUME OPTION…` runs the host's `tar` in a container above a volume. podman's `cp`
+/// does not see volumes below a directory and loses owners.
+const VOLUME_TAR: &str = r#"
+tar_in_container() {
+  labels=$(label_options "$1" "$2") image=sandboxer-volumes:$2 volume=$3
+  shift 3
+  podman run --rm --interactive --network none --log-driver none $labels $(host_programs) \
+    --volume "$volume:/kept/volume" "$image" tar -C /kept "$@"
+}
+"#;
+
+/// Writes the files of a volume to the output, compressed. `$1` engine, `$2` controller, `$3` sandbox, `$4` volume.
+const KEEP: &str = r#"
 set -eu
-# A shell hears only of the last one in a line: what the engine could not read would be kept as if it were all.
+pack() {
+  case $1 in
+    podman) tar_in_container "$2" "$3" "$4" -cf - . ;;
+    *) "$1" cp "sandboxer-volumes-$3:/kept/$4/." - ;;
+  esac
+}
+# A shell sees only the exit code of the last command in a pipe.
 exec 3>&1
-failed=$({ { "$1" cp "$2:$3/." - || echo "$?" >&4; } | gzip -1 >&3; } 4>&1)
+failed=$({ { pack "$@" || echo "$?" >&4; } | gzip -1 >&3; } 4>&1)
 [ -z "$failed" ]
 "#;
 
-/// The same the other way round.
-pub(super) const FILL: &str = r#"
+/// Fills a volume with what [`KEEP`] wrote. The same arguments.
+const FILL: &str = r#"
 set -eu
-failed=$({ { gzip -dc || echo "$?" >&4; } | "$1" cp --archive - "$2:$3" >&2; } 4>&1)
+unpack() {
+  case $1 in
+    podman) tar_in_container "$2" "$3" "$4" -xpf - --numeric-owner ;;
+    *) "$1" cp --archive - "sandboxer-volumes-$3:/kept/$4" ;;
+  esac
+}
+failed=$({ { gzip -dc || echo "$?" >&4; } | unpack "$@" >&2; } 4>&1)
 [ -z "$failed" ]
 "#;
+
+pub(super) fn keep_volume() -> String {
+    [MINE, VOLUME_TAR, KEEP].concat()
+}
+
+pub(super) fn fill_volume() -> String {
+    [MINE, VOLUME_TAR, FILL].concat()
+}
 
 /// Whether a directory is there. `$1`.
 pub(super) const IS_THERE: &str = r#"[ -d "$1" ] && [ ! -L "$1" ]"#;

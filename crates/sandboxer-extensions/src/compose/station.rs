@@ -11,7 +11,8 @@ use sandboxer_core::environment::{Compression, ExtensionContext, Host, LOCAL_HOS
 use sandboxer_core::{Error, Result};
 use sandboxer_remote::{Address, Answer, Call, Hears, Here, Running, Settings, Shell, Ssh, quote};
 
-use super::scripts;
+use super::podman::PodmanHost;
+use super::{Engine, PauseMethod, scripts};
 
 /// How long a host may take to answer at all.
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -55,8 +56,7 @@ pub(super) struct Greeting {
     pub missing: Vec<String>,
     /// The compose command, by words.
     pub compose: Vec<String>,
-    /// `docker` or `podman`.
-    pub engine: String,
+    pub engine: Option<Engine>,
     /// What the engine says of itself.
     pub version: String,
     pub trouble: Option<String>,
@@ -253,7 +253,8 @@ impl Greeting {
                 "user" => greeting.is_root = value == "0",
                 "missing" => greeting.missing.push(value),
                 "compose" => greeting.compose = value.split_whitespace().map(str::to_owned).collect(),
-                "engine" => greeting.engine = value,
+                "engine" if value == "podman" => greeting.engine = Some(Engine::Podman),
+                "engine" => greeting.engine = Some(Engine::Docker),
                 "version" => greeting.version = value,
                 "trouble" if greeting.trouble.is_none() => greeting.trouble = Some(value),
                 _ => {}
@@ -262,15 +263,37 @@ impl Greeting {
         greeting
     }
 
+    fn has(&self, fact: &str) -> bool {
+        self.version.split([' ', '[', ']', ',']).any(|word| word == fact)
+    }
+
+    /// What podman can do there.
+    pub fn podman(&self) -> PodmanHost {
+        let rootless = self.has("rootless=true");
+        let limits = !rootless || ["memory", "cpu", "pids"].iter().all(|controller| self.has(controller));
+        PodmanHost { rootless, limits }
+    }
+
+    /// Without version 2 of control groups, only root can freeze them.
+    pub fn pause(&self) -> PauseMethod {
+        let is_podman = self.engine == Some(Engine::Podman);
+        let signals = is_podman && self.has("rootless=true") && !self.has("cgroups=v2");
+        if signals { PauseMethod::Signals } else { PauseMethod::Engine }
+    }
+
     /// Why it cannot be used, if it cannot.
     pub fn obstacle(&self) -> Option<String> {
-        let rootless = self.version.contains("name=rootless") || self.version.contains("rootless=true");
+        let rootless_docker = self.version.contains("name=rootless");
+        let other_networks = self.engine == Some(Engine::Podman) && !self.has("network=netavark");
         match () {
             () if !self.missing.is_empty() => Some(format!("{} is not there", self.missing.join(", "))),
             () if self.compose.is_empty() => {
                 Some(self.trouble.clone().unwrap_or_else(|| "no engine answers".to_owned()))
             }
-            () if rootless => Some("its engine is rootless, and that has not been tried".to_owned()),
+            () if rootless_docker => Some("its docker is rootless, which is not supported".to_owned()),
+            () if other_networks => {
+                Some("podman there makes its networks by CNI plugins: install netavark".to_owned())
+            }
             () => None,
         }
     }
@@ -294,6 +317,22 @@ mod tests {
         assert_eq!(of("missing=comm\nmissing=GNU tar\n"), "comm, GNU tar is not there");
         assert_eq!(of("trouble=docker: permission denied\n"), "docker: permission denied");
         assert_eq!(of(""), "no engine answers");
-        assert!(of("compose=podman-compose\nversion=4.3 rootless=true\n").contains("rootless"));
+        assert!(of("compose=docker\nengine=docker\nversion=28 [name=rootless]\n").contains("rootless"));
+        let podman = "compose=podman\nengine=podman\nversion=4.3 rootless=true cgroups=v1";
+        assert!(of(&format!("{podman} network=cni controllers=[]")).contains("netavark"));
+        assert_eq!(of(&format!("{podman} network=netavark controllers=[]")), "");
+    }
+
+    #[test]
+    fn rootless_podman_limits_and_pauses_by_control_groups_if_it_has_them() {
+        let greeting = |facts: &str| Greeting::read(&format!("engine=podman\nversion=4.3 {facts}\n"));
+        let without = greeting("rootless=true cgroups=v1 network=netavark controllers=[]");
+        assert_eq!(without.podman(), PodmanHost { rootless: true, limits: false });
+        assert_eq!(without.pause(), PauseMethod::Signals);
+        let with = greeting("rootless=true cgroups=v2 network=netavark controllers=[cpu memory pids]");
+        assert_eq!(with.podman(), PodmanHost { rootless: true, limits: true });
+        assert_eq!(with.pause(), PauseMethod::Engine);
+        let root = greeting("rootless=false cgroups=v1 network=netavark controllers=[]");
+        assert_eq!((root.podman().limits, root.pause()), (true, PauseMethod::Engine));
     }
 }

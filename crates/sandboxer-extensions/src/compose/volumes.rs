@@ -12,7 +12,7 @@ use std::path::Path;
 use sandboxer_core::{Error, Result};
 
 use super::station::{LOOKING, Station};
-use super::{Made, OnHost, scripts};
+use super::{Engine, Made, OnHost, scripts};
 
 /// As much as is read before it is written.
 const BUFFER: usize = 256 << 10;
@@ -25,7 +25,7 @@ const HOLD: &str = r#"
 set -eu
 e=$1 controller=$2 sandbox=$3
 shift 3
-there=$("$e" volume ls --quiet --filter "label=sandboxer.sandbox=$sandbox" --filter "label=sandboxer.home=$controller")
+there=$("$e" volume ls --quiet $(mine "$e" "$controller" "$sandbox"))
 for volume in "$@"; do
   shift
   # An engine makes a volume that is not there, and says nothing.
@@ -33,16 +33,17 @@ for volume in "$@"; do
   set -- "$@" --volume "$volume:/kept/$volume/volume"
 done
 name=sandboxer-volumes-$sandbox image=sandboxer-volumes:$sandbox
-make() { "$e" create --name "$name" --network none --label "sandboxer.sandbox=$sandbox" --label "sandboxer.home=$controller" "$@" "$image" /nothing >/dev/null; }
+make() { "$e" create --name "$name" --network none $(label_options "$controller" "$sandbox") "$@" "$image" /nothing >/dev/null; }
 # Another one by that name would leave this one without any, and nobody would find it.
-"$e" image inspect --format . "$image" >/dev/null 2>&1 ||
-  tar -cf - -T /dev/null | "$e" import --change "LABEL sandboxer.sandbox=$sandbox sandboxer.home=$controller" - "$image" >/dev/null
+"$e" image inspect --format . "$image" >/dev/null 2>&1 || import_empty "$e" "$image" "$controller" "$sandbox"
+# podman copies by containers that run.
+[ "$e" != podman ] || exit 0
 make "$@" 2>/dev/null || { "$e" rm --force "$name" >/dev/null 2>&1 || :; make "$@"; }
 "#;
 
 /// Removes that container, and its image, unless somebody has it: by force it would lose its name, and stay. The volumes stay. `$1` engine, `$2` sandbox.
 const LET_GO: &str = r#"
-"$1" rm --force "sandboxer-volumes-$2" >/dev/null
+[ "$1" = podman ] || "$1" rm --force "sandboxer-volumes-$2" >/dev/null
 "$1" rmi "sandboxer-volumes:$2" >/dev/null
 "#;
 
@@ -83,17 +84,18 @@ fn short<'a>(made: &Made, volume: &'a str) -> &'a str {
 /// The container that has the volumes; gone when this is dropped.
 struct Holder<'a> {
     station: Station,
-    engine: &'a str,
+    engine: Engine,
+    controller: &'a str,
     sandbox: &'a str,
 }
 
 impl<'a> Holder<'a> {
     fn make(on: &OnHost, made: &'a Made, sandbox: &'a str, volumes: &[String]) -> Result<Self> {
-        let mut arguments = vec![made.engine.as_str(), &made.controller, sandbox];
+        let mut arguments = vec![made.engine.program(), &made.controller, sandbox];
         arguments.extend(volumes.iter().map(String::as_str));
         let station = on.station.undisturbed();
-        let holder = Self { station, engine: &made.engine, sandbox };
-        let answer = on.station.ask(HOLD, &arguments, &[], LOOKING)?;
+        let holder = Self { station, engine: made.engine, controller: &made.controller, sandbox };
+        let answer = on.station.ask(&format!("{}{HOLD}", scripts::MINE), &arguments, &[], LOOKING)?;
         match answer.code {
             0 => Ok(holder),
             GONE => Err(gone(made, sandbox, String::from_utf8_lossy(&answer.stdout).trim())),
@@ -101,15 +103,14 @@ impl<'a> Holder<'a> {
         }
     }
 
-    fn container(&self) -> String {
-        format!("sandboxer-volumes-{}", self.sandbox)
+    fn arguments<'b>(&'b self, volume: &'b str) -> [&'b str; 4] {
+        [self.engine.program(), self.controller, self.sandbox, volume]
     }
 
     fn keep(&self, on: &OnHost, volume: &str, file: &Path) -> Result<()> {
         let told = |error| Error::io("write", file, error);
         let mut to = File::create(file).map_err(told)?;
-        let at = format!("/kept/{volume}");
-        let mut running = on.station.start(scripts::KEEP, &[self.engine, &self.container(), &at])?;
+        let mut running = on.station.start(&scripts::keep_volume(), &self.arguments(volume))?;
         if let Some(from) = running.output(&on.context.cancel) {
             let copied = io::copy(&mut BufReader::with_capacity(BUFFER, from), &mut to);
             on.context.cancel.check()?;
@@ -122,8 +123,7 @@ impl<'a> Holder<'a> {
     fn fill(&self, on: &OnHost, volume: &str, file: &Path) -> Result<()> {
         let told = |error| Error::io("read", file, error);
         let kept = File::open(file).map_err(told)?;
-        let at = format!("/kept/{volume}");
-        let mut running = on.station.start(scripts::FILL, &[self.engine, &self.container(), &at])?;
+        let mut running = on.station.start(&scripts::fill_volume(), &self.arguments(volume))?;
         if let Some(mut to) = running.input(&on.context.cancel)? {
             let copied = io::copy(&mut BufReader::with_capacity(BUFFER, kept), &mut to);
             on.context.cancel.check()?;
@@ -143,7 +143,7 @@ fn unless_it_ended(error: io::Error) -> io::Result<()> {
 impl Drop for Holder<'_> {
     fn drop(&mut self) {
         // What stays has the sandbox's labels, and goes with it.
-        let _ = self.station.ask(LET_GO, &[self.engine, self.sandbox], &[], LOOKING);
+        let _ = self.station.ask(LET_GO, &[self.engine.program(), self.sandbox], &[], LOOKING);
     }
 }
 
@@ -158,10 +158,11 @@ fn gone(made: &Made, sandbox: &str, volume: &str) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
     use std::collections::BTreeMap;
     use std::os::unix::fs::PermissionsExt;
+    use std::sync::OnceLock;
     use std::time::Duration;
 
     use sandboxer_core::environment::{ExtensionContext, Host};
@@ -172,19 +173,29 @@ mod tests {
     /// An engine that has one volume, and never comes to the end of a copy.
     const STUCK: &str = "#!/bin/sh\ncase $1 in volume) echo p_goods ;; import) cat >/dev/null ;; cp) exec sleep 1000 ;; esac\n";
 
+    pub(in super::super) fn stuck_engine() -> &'static str {
+        static PROGRAM: OnceLock<(tempfile::TempDir, String)> = OnceLock::new();
+        let (_, program) = PROGRAM.get_or_init(|| {
+            let directory = tempfile::tempdir().unwrap();
+            let program = directory.path().join("engine");
+            std::fs::write(&program, STUCK).unwrap();
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+            (directory, program.to_str().unwrap().to_owned())
+        });
+        program
+    }
+
     fn on_this_machine(at: &Path) -> (OnHost, Made) {
-        let engine = at.join("engine");
-        std::fs::write(&engine, STUCK).unwrap();
-        std::fs::set_permissions(&engine, std::fs::Permissions::from_mode(0o755)).unwrap();
         let context = ExtensionContext::quiet(at);
         let station = Station::new(&Host::local(), &context).unwrap();
         let made = json!({
-            "base": "/b", "directory": "/b/c/s", "controller": "c", "project": "p", "engine": engine, "compose": [],
+            "base": "/b", "directory": "/b/c/s", "controller": "c", "project": "p", "engine": "docker", "compose": [],
             "services": {}, "first": null, "ports": [], "workspace_at": {}, "volumes": ["p_goods"], "records": at,
             "compress": false, "notes": [],
         });
         let on = OnHost { station, options: BTreeMap::new(), context, started: std::sync::Mutex::default() };
-        (on, serde_json::from_value(made).unwrap())
+        let made = Made { engine: Engine::Stuck, ..serde_json::from_value(made).unwrap() };
+        (on, made)
     }
 
     #[test]
@@ -203,7 +214,12 @@ mod tests {
         // More than fits into what lies between us and the engine.
         std::fs::write(kept.join("goods"), vec![0x1f; 4 << 20]).unwrap();
         on.context.cancel.cancel();
-        let holder = Holder { station: on.station.undisturbed(), engine: &made.engine, sandbox: "sbx_1" };
+        let holder = Holder {
+            station: on.station.undisturbed(),
+            engine: made.engine,
+            controller: "home",
+            sandbox: "sbx_1",
+        };
         assert!(matches!(holder.fill(&on, "p_goods", &kept.join("goods")), Err(Error::Cancelled)));
     }
 

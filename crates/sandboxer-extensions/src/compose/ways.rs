@@ -11,14 +11,14 @@ use sandboxer_core::{Error, Result, resolve};
 
 use super::look::Container;
 use super::station::Station;
-use super::{Made, OnHost, made, scripts};
+use super::{Engine, Made, OnHost, made, scripts};
 
 /// The arguments of a program of this machine that goes that way.
 pub(super) fn line(on: &OnHost, made: &Made, way: &Way<'_>) -> Result<Option<Vec<OsString>>> {
     Ok(match *way {
         Way::Exec { part, directory, terminal, command } => {
             command.iter().try_for_each(text)?;
-            let mut words = words([&made.engine, "exec", if terminal { "-it" } else { "-i" }]);
+            let mut words = words([made.engine.program(), "exec", if terminal { "-it" } else { "-i" }]);
             if let Some(directory) = directory {
                 words.extend([OsString::from("--workdir"), inside(made, part, directory)?.into()]);
             }
@@ -28,15 +28,13 @@ pub(super) fn line(on: &OnHost, made: &Made, way: &Way<'_>) -> Result<Option<Vec
             Some(on.station.line(words, terminal))
         }
         Way::Logs { part, follow, tail } => {
-            let mut words: Vec<OsString> = made.compose.iter().map(OsString::from).collect();
-            let stack = format!("{}/stack.yaml", made.directory);
-            words.extend(self::words(["-p", &made.project, "-f", &stack, "logs", "--no-color"]));
-            words.extend(follow.then(|| "--follow".into()));
-            words.extend(tail.map(|lines| format!("--tail={lines}").into()));
-            if let Some(part) = part {
-                container(made, Some(part))?;
-                words.push(part.into());
-            }
+            let id = part.map(|part| container(made, Some(part))).transpose()?;
+            let options = follow.then(|| "--follow".to_owned()).into_iter();
+            let options = options.chain(tail.map(|lines| format!("--tail={lines}"))).collect::<Vec<_>>();
+            let words = match made.engine == Engine::Podman {
+                true => podman_logs(made, &options, id),
+                false => compose_logs(made, &options, part),
+            };
             Some(on.station.line(words, false))
         }
         Way::Forward { endpoint, port } => {
@@ -45,6 +43,25 @@ pub(super) fn line(on: &OnHost, made: &Made, way: &Way<'_>) -> Result<Option<Vec
             line
         }
     })
+}
+
+fn compose_logs(made: &Made, options: &[String], service: Option<&str>) -> Vec<OsString> {
+    let stack = format!("{}/stack.yaml", made.directory);
+    let mut words: Vec<OsString> = made.compose.iter().map(OsString::from).collect();
+    words.extend(self::words(["-p", &made.project, "-f", &stack, "logs", "--no-color"]));
+    words.extend(options.iter().map(OsString::from));
+    words.extend(service.map(OsString::from));
+    words
+}
+
+fn podman_logs(made: &Made, options: &[String], container: Option<&str>) -> Vec<OsString> {
+    let sandbox = Path::new(&made.directory).file_name().unwrap_or_default().to_string_lossy();
+    let all = format!("--filter label=sandboxer.stack={}/{sandbox}", made.controller);
+    let filter = if container.is_some() { "" } else { &all };
+    let mut words = words(["sh", "-c", scripts::PODMAN_LOGS, "sh", &made.project, filter]);
+    words.extend(options.iter().map(OsString::from));
+    words.extend(container.map(OsString::from));
+    words
 }
 
 /// By ssh, nothing goes through a tunnel but connections.
@@ -152,7 +169,7 @@ pub(super) fn let_go(on: &OnHost, handle: &Handle) -> Result<()> {
 /// Lets a container go on that was left standing still.
 pub(super) fn release(station: &Station, made: &Made, container: &Container) -> Result<()> {
     station
-        .must("let a container go on, on", r#""$1" unpause "$2""#, &[&made.engine, &container.id])
+        .must("resume a container on", r#""$1" unpause "$2""#, &[made.engine.program(), &container.id])
         .map(drop)
 }
 
@@ -170,9 +187,9 @@ impl Held {
     }
 
     fn ask(&self, what: &str) -> Result<usize> {
-        let Made { engine, controller, directory, .. } = &self.made;
-        let arguments = [engine.as_str(), controller, &self.sandbox, what, directory];
-        let script = format!("{ONE_BY_ONE}{}", scripts::STILL);
+        let Made { engine, controller, directory, pause, .. } = &self.made;
+        let arguments = [engine.program(), controller, &self.sandbox, what, directory];
+        let script = format!("{ONE_BY_ONE}{}", scripts::hold_still(*pause));
         let said = self.station.text("hold the services still on", &script, &arguments)?;
         match said.trim() {
             "" if what == "unpause" => Ok(0),

@@ -8,5 +8,6 @@ mod docs;
 mod faults;
 mod hostile;
 mod hosts;
+mod podman;
 mod programs;
 mod services;

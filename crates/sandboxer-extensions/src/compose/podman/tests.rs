@@ -1,0 +1,120 @@
+#![allow(clippy::unwrap_used)]
+use std::collections::{BTreeMap, BTreeSet};
+
+use sandboxer_compose::{Limits, Network, Placing, Policy, Source, place, resolve};
+
+use super::*;
+
+const ROOT: PodmanHost = PodmanHost { rootless: false, limits: true };
+const ROOTLESS: PodmanHost = PodmanHost { rootless: true, limits: false };
+
+const STACK: &str = r#"
+services:
+  db:
+    image: redis:7
+    healthcheck: {test: [CMD, "true"], interval: 1s, timeout: 1s, retries: 2}
+    networks: {back: {aliases: [store]}}
+    volumes: ["data:/data"]
+  web:
+    image: web
+    command: sh -c 'echo "$$HOME"; it''s'
+    ports: ["8080:80"]
+    networks: [back, front]
+    depends_on: {db: {condition: service_healthy}}
+networks: {back: {}, front: {}}
+volumes: {data: {}}
+"#;
+
+fn script(compose: &str, network: Network, host: PodmanHost) -> String {
+    let repository = tempfile::tempdir().unwrap();
+    std::fs::write(repository.path().join("compose.yaml"), compose).unwrap();
+    let variables = BTreeMap::new();
+    let model = resolve(&Source { root: repository.path(), file: None, variables: &variables }).unwrap();
+    let labels = BTreeMap::from([("sandboxer.stack".to_owned(), "home/sbx_1".to_owned())]);
+    let placing = Placing {
+        project: "p",
+        workspace: "/w",
+        sealed: "/s",
+        labels: &labels,
+        network,
+        limits: Limits::default(),
+        bridges: "sbx",
+        nobody: "192.0.2.1",
+        policy: &Policy::default(),
+        kept_volumes: &BTreeSet::new(),
+    };
+    let script = stack_script(&place(&model, &placing).unwrap(), "p", host).unwrap();
+    script.split_once("build_images() {").unwrap().1.to_owned()
+}
+
+fn line_of<'a>(script: &'a str, start: &str) -> &'a str {
+    script.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{start}: {script}"))
+}
+
+#[test]
+fn services_know_each_other_by_assigned_addresses() {
+    let script = script(STACK, Network::Deny, ROOT);
+    let web = line_of(&script, "'container' 'p_web_1'");
+    for words in [
+        "'--network=p_back:ip='\"$net0\".3",
+        "'--network=p_front:ip='\"$net1\".3",
+        "'--add-host=db:'\"$net0\".2",
+        "'--add-host=store:'\"$net0\".2",
+        "'--dns=192.0.2.1'",
+        "'docker.io/library/web'",
+    ] {
+        assert!(web.contains(words), "{words}: {web}");
+    }
+    let db = line_of(&script, "'container' 'p_db_1'");
+    assert!(db.contains("'--volume=p_data:/data'") && !db.contains("p_front"), "{db}");
+    let steps: Vec<&str> =
+        script.lines().filter(|line| line.starts_with("'start'") || line.starts_with("'healthy'")).collect();
+    assert_eq!(steps, ["'start' 'p_db_1'", "'healthy' 'p_db_1' 'db' '5'", "'start' 'p_web_1'"]);
+}
+
+#[test]
+fn only_networks_of_root_have_a_named_bridge() {
+    let of = |network, host| line_of(&script(STACK, network, host), "'network' 'p_back'").to_owned();
+    let denied = of(Network::Deny, ROOT);
+    assert!(
+        denied.contains("'sbx") && denied.contains("'--internal'") && !denied.contains("dns"),
+        "{denied}"
+    );
+    let rootless = of(Network::Deny, ROOTLESS);
+    assert!(rootless.contains("'p_back' '' '--internal' '--disable-dns'"), "{rootless}");
+    assert!(!of(Network::Open, ROOT).contains("--internal"));
+}
+
+#[test]
+fn ports_of_rootless_stacks_are_on_loopback() {
+    let of = |host| line_of(&script(STACK, Network::Deny, host), "'container' 'p_web_1'").to_owned();
+    assert!(of(ROOTLESS).contains("'--publish=127.0.0.1::80/tcp'"));
+    assert!(!of(ROOT).contains("--publish"));
+}
+
+#[test]
+fn hostile_words_stay_words() {
+    let hostile =
+        "services: {a: {image: i, command: [\"$$(touch /x)\", \"`id`\", \"a'; rm -rf / #\", \"--\"]}}";
+    let script = script(hostile, Network::Deny, ROOT);
+    let line = line_of(&script, "'container' 'p_a_1'");
+    assert!(line.ends_with(r#"-- '$(touch /x)' '`id`' 'a'\''; rm -rf / #' '--'"#), "{line}");
+    let ran = std::process::Command::new("sh")
+        .args([
+            "-c",
+            &format!("container() {{ for word; do printf '%s\\n' \"$word\"; done; }}; net0=10.0.0; {line}"),
+        ])
+        .output()
+        .unwrap();
+    let words = String::from_utf8(ran.stdout).unwrap();
+    assert!(words.ends_with("--\n$(touch /x)\n`id`\na'; rm -rf / #\n--\n"), "{words}");
+}
+
+#[test]
+fn short_names_of_images_are_those_of_docker() {
+    assert_eq!(qualified("redis:7"), "docker.io/library/redis:7");
+    assert_eq!(qualified("me/app"), "docker.io/me/app");
+    assert_eq!(qualified("ghcr.io/me/app:1"), "ghcr.io/me/app:1");
+    assert_eq!(qualified("localhost/app"), "localhost/app");
+    assert_eq!(qualified("registry:5000/app"), "registry:5000/app");
+}
