@@ -9,7 +9,7 @@
 //! - a ```` ```console overlay ```` block is skipped where overlays cannot be mounted;
 //! - a ```` ```console host ```` block can reach another machine, `build-1`, by ssh; it is skipped where no such machine
 //!   can be started;
-//! - a runbook has the repository's `contrib` directory in its working directory;
+//! - a runbook has the repository's `scripts` directory in its working directory;
 //! - a block with a language and a file name, such as ```` ```yaml config.yaml ````, is written to that file in the user's
 //!   configuration directory;
 //! - `[..]` matches any text within a line, a line `...` matches any number of lines.
@@ -125,8 +125,8 @@ fn run_page(page: &Path, overlays: bool) {
     let mut directory = world.path("page");
     fs::create_dir(&directory).unwrap();
     if page.parent().is_some_and(|within| within.ends_with("runbooks")) {
-        let contrib = repository().canonicalize().unwrap().join("contrib");
-        std::os::unix::fs::symlink(contrib, directory.join("contrib")).unwrap();
+        let scripts = repository().canonicalize().unwrap().join("scripts");
+        std::os::unix::fs::symlink(scripts, directory.join("scripts")).unwrap();
     }
     let mut steps = steps(&fs::read_to_string(page).unwrap());
     let host = steps.iter().any(|step| step.needs == "host").then(|| another_machine(&world));

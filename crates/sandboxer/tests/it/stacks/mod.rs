@@ -2,7 +2,6 @@
 
 mod chaos;
 mod compose;
-mod contrib_smoke;
 mod crashes;
 mod docs;
 mod faults;
@@ -11,3 +10,4 @@ mod hosts;
 mod podman;
 mod programs;
 mod services;
+mod smoke_script;
