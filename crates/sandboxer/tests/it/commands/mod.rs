@@ -19,6 +19,7 @@ mod patch;
 mod plan;
 mod plugins;
 mod policy;
+mod reference_profile;
 mod remote;
 mod remote_stream;
 mod schemas;
