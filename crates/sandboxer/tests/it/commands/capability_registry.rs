@@ -13,6 +13,9 @@ use crate::common::World;
 /// The domain that everything here belongs to.
 const DOMAIN: &str = "infotech";
 
+/// What an id begins with. The rest is the short id, which callers may use as well: an alias.
+const ID_PREFIX: &str = "capability.";
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Index {
@@ -23,6 +26,7 @@ struct Index {
 #[serde(deny_unknown_fields)]
 struct Row {
     id: String,
+    aliases: Vec<String>,
     domain: String,
     owner: String,
     summary: String,
@@ -33,6 +37,7 @@ struct Row {
 #[serde(deny_unknown_fields)]
 struct Capability {
     id: String,
+    aliases: Vec<String>,
     domain: String,
     owner: String,
     summary: String,
@@ -65,7 +70,7 @@ fn problems(root: &Path, has_command: &dyn Fn(&str) -> bool) -> Vec<String> {
         Err(problem) => return vec![problem],
     };
     let mut found = strays(root, &index.capabilities);
-    found.extend(twice(&index.capabilities));
+    found.extend(duplicate_names(&index.capabilities));
     found.extend(index.capabilities.iter().flat_map(|row| row_problems(root, row, has_command)));
     found
 }
@@ -82,9 +87,22 @@ fn strays(root: &Path, rows: &[Row]) -> Vec<String> {
     files.filter(|file| !named.contains(file)).map(|file| format!("{}: no row", file.display())).collect()
 }
 
-fn twice(rows: &[Row]) -> Vec<String> {
+/// Ids and aliases that are given twice.
+fn duplicate_names(rows: &[Row]) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    rows.iter().filter(|row| !seen.insert(&row.id)).map(|row| format!("{}: two rows", row.id)).collect()
+    let names = rows.iter().flat_map(|row| [&row.id].into_iter().chain(&row.aliases));
+    names.filter(|name| !seen.insert(*name)).map(|name| format!("{name}: two capabilities")).collect()
+}
+
+/// The id has its prefix, and its short form is an alias, in the row and in the file.
+fn name_problems(row: &Row, capability: &Capability) -> Vec<String> {
+    let Some(short) = row.id.strip_prefix(ID_PREFIX) else {
+        return vec![format!("id does not begin with {ID_PREFIX:?}")];
+    };
+    let missing = (!row.aliases.iter().any(|alias| alias == short)).then(|| format!("no alias {short:?}"));
+    let differ = (row.aliases != capability.aliases)
+        .then(|| format!("aliases are {:?}, not {:?}", row.aliases, capability.aliases));
+    missing.into_iter().chain(differ).collect()
 }
 
 fn row_problems(root: &Path, row: &Row, has_command: &dyn Fn(&str) -> bool) -> Vec<String> {
@@ -94,6 +112,7 @@ fn row_problems(root: &Path, row: &Row, has_command: &dyn Fn(&str) -> bool) -> V
         Err(problem) => return vec![problem],
     };
     let mut found = differences(row, &capability);
+    found.extend(name_problems(row, &capability));
     found.extend(empty_fields(&capability));
     found.extend(unknown_commands(&capability, has_command));
     found.extend(dead_links(&file, &body));
@@ -172,7 +191,7 @@ fn what_the_registry_says_is_so() {
     let found = problems(&registry(), &has_command);
     assert!(found.is_empty(), "{found:#?}");
     let index: Index = read_yaml(&registry().join("indexes/capabilities.yaml")).unwrap();
-    assert!(index.capabilities.iter().any(|row| row.id == "execution.sandbox-provision"));
+    assert!(index.capabilities.iter().any(|row| row.id == "capability.execution.sandbox-provision"));
 }
 
 #[test]
@@ -182,16 +201,17 @@ fn only_commands_that_there_are_count() {
 }
 
 /// The one row of a registry that is as it should be.
-const ROW: &str =
-    "  - {id: a.b, domain: infotech, owner: us, summary: It does., file: capabilities/a.b.md}\n";
+const ROW: &str = "  - {id: capability.b, aliases: [b], domain: infotech, owner: us, summary: It does., file: capabilities/capability.b.md}\n";
 
 /// A registry of one capability that is as it should be, but for what `change` does to the index and to the file.
 fn changed(change: impl Fn(&str) -> String) -> Vec<String> {
     let root = tempfile::tempdir().unwrap();
     let index = format!("capabilities:\n{ROW}");
-    let file = "---\nid: a.b\ndomain: infotech\nowner: us\nsummary: It does.\ninputs:\n  - {name: i, description: in}\noutputs:\n  \
-                - {name: o, description: out}\nentry_points:\n  - {command: sandbox create, does: makes}\nlimits: [some]\n---\n[itself](a.b.md)\n";
-    for (path, text) in [("indexes/capabilities.yaml", index.as_str()), ("capabilities/a.b.md", file)] {
+    let file = "---\nid: capability.b\naliases: [b]\ndomain: infotech\nowner: us\nsummary: It does.\ninputs:\n  - {name: i, description: in}\noutputs:\n  \
+                - {name: o, description: out}\nentry_points:\n  - {command: sandbox create, does: makes}\nlimits: [some]\n---\n[itself](capability.b.md)\n";
+    for (path, text) in
+        [("indexes/capabilities.yaml", index.as_str()), ("capabilities/capability.b.md", file)]
+    {
         fs::create_dir_all(root.path().join(path).parent().unwrap()).unwrap();
         fs::write(root.path().join(path), change(text)).unwrap();
     }
@@ -210,10 +230,14 @@ fn whatever_is_wrong_is_found() {
         ("limits: [some]", "limits: [some]\nmore: 1", "more"),
         ("sandbox create", "sandbox conjure", "no command \"sandbox conjure\""),
         ("sandbox create", "rm create", "no command \"rm create\""),
-        ("](a.b.md)", "](c.md)", "c.md is not there"),
-        ("file: capabilities/a.b.md", "file: capabilities/other.md", "no row"),
-        ("  - {id: a.b,", "  - {id: c.d,", "id is \"c.d\""),
-        ("capabilities:\n", &format!("capabilities:\n{ROW}"), "two rows"),
+        ("](capability.b.md)", "](c.md)", "c.md is not there"),
+        ("file: capabilities/capability.b.md", "file: capabilities/other.md", "no row"),
+        ("  - {id: capability.b,", "  - {id: capability.c,", "id is \"capability.c\""),
+        ("id: capability.b", "id: b", "id does not begin with \"capability.\""),
+        ("aliases: [b]", "aliases: [c]", "no alias \"b\""),
+        ("aliases: [b]\n", "aliases: [b, c]\n", "aliases are [\"b\"]"),
+        ("aliases: [b]", "aliases: [b, capability.b]", "capability.b: two capabilities"),
+        ("capabilities:\n", &format!("capabilities:\n{ROW}"), "capability.b: two capabilities"),
     ];
     for (from, to, problem) in wrong {
         let found = changed(|text| text.replace(from, to));
