@@ -25,6 +25,7 @@ mod remote_stream;
 mod schemas;
 mod sqlite;
 mod strategies;
+mod strategy_matrix;
 mod token;
 mod undo;
 mod usage;
