@@ -13,7 +13,7 @@ use crate::common::World;
 /// The domain that everything here belongs to.
 const DOMAIN: &str = "infotech";
 
-/// What an id begins with. The rest is the short id, which callers may use as well: an alias.
+/// Prefix of every id. The rest is the short id, which is an alias.
 const ID_PREFIX: &str = "capability.";
 
 #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! Which strategy suits which resource type: the table in docs/configuration.md, the choice of strategies and the command agree.
+//! Compares the table in docs/configuration.md (strategies by resource type) with how strategies are chosen and with the command.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::common::World;
 use crate::common::databases::sqlite;
 use crate::common::doc_pages::repository;
 
-/// What a strategy is to a resource type, as the page writes it.
+/// Compatibility of a strategy with a resource type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fit {
     Default,
@@ -58,7 +58,7 @@ fn documented() -> Matrix {
     table.skip(1).flat_map(row).collect()
 }
 
-/// How `--strategy` is answered for a resource of that type.
+/// Compatibility as the choice for `--strategy` has it.
 fn fit(resource_type: &ResourceType, strategy: &str, registry: &StrategyRegistry) -> Fit {
     let resource = Resource::at_path(&resource_type.name, Path::new("/tmp"));
     let choose = |flag| choose_strategy(flag, None, &resource, resource_type, &Settings::default(), registry);
