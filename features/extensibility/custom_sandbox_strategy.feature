@@ -167,6 +167,105 @@ Feature: Custom strategies
       When a sandbox is asked for with the strategy "mine"
       Then it fails with "mine" and "teleports"
 
+  Rule: Registration verifies
+
+    Background:
+      Given the configuration says of "mine"
+        """
+        {module: "company:Copies"}
+        """
+
+    Scenario Outline: Each command that verifies a strategy names every problem, and the listing shows them
+      Given the class "Copies" has no "read"
+      And "diff" of the class "Copies" is defined as "def diff(self): pass"
+      And "cleanup" of the class "Copies" is defined as "cleanup = 7"
+      Then the last check of "mine" is "not_checked"
+      When "<command>" is run
+      Then it prints "`read` is missing"
+      And it prints "`diff` takes nothing where it is called with (ref)"
+      And it prints "`cleanup` is not a method"
+      And the last check of "mine" is "broken"
+      And the last check of "mine" names the methods "read, diff, cleanup"
+
+      Examples:
+        | command                        |
+        | sandbox strategies check mine  |
+        | sandbox doctor                 |
+        | sandbox create --strategy mine |
+
+    Scenario: The library refuses a broken strategy and names every problem
+      Given the class "Copies" has no "read"
+      And "diff" of the class "Copies" is defined as "def diff(self): pass"
+      When "mine" is registered through the library
+      Then it fails with "`read` is missing" and "`diff` takes nothing where it is called with (ref)"
+      And the last check of "mine" is "broken"
+
+    Scenario Outline: A strategy that has every method
+      When "<command>" is run
+      Then the last check of "mine" is "ok"
+
+      Examples:
+        | command                                    |
+        | sandbox strategies check mine              |
+        | sandbox doctor                             |
+        | sandbox create --strategy mine             |
+
+    Scenario: The library registers a strategy that has every method
+      When "mine" is registered through the library
+      Then the last check of "mine" is "ok"
+
+    Scenario: A result counts until the plugin's file is edited
+      When "sandbox doctor" is run
+      Then the last check of "mine" is "ok"
+      Given the class "Copies" was edited
+      Then the last check of "mine" is "not_checked"
+
+    Scenario: A result counts until the declaration is changed
+      When "sandbox doctor" is run
+      Then the last check of "mine" is "ok"
+      Given the configuration says of "mine"
+        """
+        {module: "company:Copies", timeout: 90s}
+        """
+      Then the last check of "mine" is "not_checked"
+
+    Scenario: A listing starts nothing
+      Given importing the module "company" leaves a trace
+      When "sandbox strategies list" is run
+      Then it prints "not checked"
+      And there is no trace
+
+    Scenario: A broken declaration does not stop a command that does not use it
+      Given importing the module "company" leaves a trace
+      And the configuration says of "other"
+        """
+        {module: "exec:/nowhere/prog"}
+        """
+      When "sandbox create --strategy filesystem_copy" is run
+      Then it prints "created sandbox"
+      And there is no trace
+
+    Scenario Outline: Nothing of an untrusted project is imported for a check
+      Given importing the module "company" leaves a trace
+      And the configuration says of "mine"
+        """
+        {module: "builtin:filesystem_copy"}
+        """
+      And the untrusted project says of "theirs"
+        """
+        {module: "company:Copies"}
+        """
+      When "<command>" is run
+      Then it prints "sandbox.custom_strategies is not for an untrusted project to set"
+      And there is no trace
+
+      Examples:
+        | command                          |
+        | sandbox strategies check theirs  |
+        | sandbox strategies list          |
+        | sandbox doctor                   |
+        | sandbox create --strategy theirs |
+
   Rule: Custom names take part in the choice of a strategy like any other
 
     Background:

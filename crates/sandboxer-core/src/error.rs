@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::environment::Candidate;
 use crate::model::{Conflict, PathError, RelPath};
 use crate::policy::RuleFailure;
+use crate::verification::{PluginProblem, join_problems};
 
 /// A result of this library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -141,6 +142,16 @@ pub enum Error {
         reason: String,
         /// What it wrote to its standard error.
         log: Option<PathBuf>,
+    },
+    /// A plugin lacks methods of its role, or has them in a form that cannot be called.
+    #[error("plugin {plugin} is not a valid {role}: {}", join_problems(problems))]
+    InvalidPlugin {
+        /// Its registered name.
+        plugin: String,
+        /// What it was declared as: `strategy` or `extension`.
+        role: &'static str,
+        /// Every method that is missing or cannot be called.
+        problems: Vec<PluginProblem>,
     },
     /// A database server said no, or does not answer.
     #[error("{database}: {message}{}", code.as_deref().map(|c| format!(" ({c})")).unwrap_or_default())]
@@ -339,6 +350,16 @@ mod tests {
                 "isolation by overlay is not available for /p: why",
             ),
             (Error::Plugin { plugin: "bucket".into(), reason: reason(), log: None }, "plugin bucket: why"),
+            (
+                Error::InvalidPlugin {
+                    plugin: "bucket".into(),
+                    role: "strategy",
+                    problems: ["read", "diff"]
+                        .map(|m| PluginProblem::MissingMethod { method: m.into() })
+                        .into(),
+                },
+                "plugin bucket is not a valid strategy: `read` is missing; `diff` is missing",
+            ),
             (
                 Error::Database { database: "pg".into(), message: reason(), code: Some("42P01".into()) },
                 "pg: why (42P01)",

@@ -16,5 +16,6 @@ pub mod resolve;
 pub mod service;
 pub mod store;
 pub mod types;
+pub mod verification;
 
 pub use error::{Error, Result};

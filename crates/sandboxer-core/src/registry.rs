@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::contract::{CancelFlag, Capabilities, NoProgress, Progress, SandboxStrategy};
 use crate::resolve::BUILT_IN;
+use crate::verification::CheckResult;
 use crate::{Error, Result};
 
 /// What every strategy is made with.
@@ -71,6 +72,8 @@ pub struct Declaration {
     pub resource_types: Vec<String>,
     /// Starts it and looks whether it is a strategy.
     pub verify: Arc<dyn Fn() -> Result<StrategyEntry> + Send + Sync>,
+    /// Reads the result of the last check; starts nothing.
+    pub last_check: Arc<dyn Fn() -> CheckResult + Send + Sync>,
 }
 
 /// What goes by a name.
@@ -135,6 +138,15 @@ impl StrategyRegistry {
         self.add(name, Slot::Registered(entry))
     }
 
+    /// Verifies a declared strategy now and adds it; a name that is taken is refused before anything is started.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPlugin`] names every method that is missing or cannot be called; the registry stays as it was.
+    pub fn register_verified(&mut self, declaration: &Declaration) -> Result<()> {
+        self.check_free(&declaration.name)?;
+        self.register((declaration.verify)()?)
+    }
+
     /// Adds a strategy that is verified when it is first asked for; a name that is taken is refused.
     pub fn declare(&mut self, declaration: Declaration) -> Result<()> {
         let name = declaration.name.clone();
@@ -143,11 +155,16 @@ impl StrategyRegistry {
     }
 
     fn add(&mut self, name: String, slot: Slot) -> Result<()> {
-        if self.slots.contains_key(&name) {
-            return Err(Error::usage(format!("strategy {name:?} is registered already")));
-        }
+        self.check_free(&name)?;
         self.slots.insert(name, slot);
         Ok(())
+    }
+
+    fn check_free(&self, name: &str) -> Result<()> {
+        match self.slots.contains_key(name) {
+            true => Err(Error::usage(format!("strategy {name:?} is registered already"))),
+            false => Ok(()),
+        }
     }
 
     /// Puts a declaration in the place of whatever goes by its name. For one that says what is wrong with an entry of that name:
@@ -219,6 +236,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::verification::PluginProblem;
 
     /// What the factories were asked for.
     type Calls = Arc<Mutex<Vec<(String, StrategyOptions)>>>;
@@ -303,6 +321,7 @@ mod tests {
             origin: "company:Class".into(),
             resource_types: Vec::new(),
             verify: Arc::new(verify),
+            last_check: Arc::new(CheckResult::default),
         }
     }
 
@@ -342,6 +361,23 @@ mod tests {
         assert!(registry.get("mine").is_err() && registry.get("overlay").is_ok());
         *mended.lock().unwrap() = true;
         assert!(registry.get("mine").is_ok());
+    }
+
+    #[test]
+    fn a_verified_registration_starts_the_strategy_and_refuses_a_broken_one() {
+        let (mut registry, calls) = registry();
+        let taken = declaration("overlay", || panic!("it was started"));
+        assert!(registry.register_verified(&taken).is_err());
+        let problems = vec![PluginProblem::MissingMethod { method: "read".into() }];
+        let invalid = move || {
+            let problems = problems.clone();
+            Err(Error::InvalidPlugin { plugin: "mine".into(), role: "strategy", problems })
+        };
+        let error = registry.register_verified(&declaration("mine", invalid)).unwrap_err();
+        assert!(matches!(error, Error::InvalidPlugin { problems, .. } if problems.len() == 1));
+        assert!(registry.get("mine").is_err(), "a broken strategy was registered");
+        registry.register_verified(&declaration("mine", move || Ok(entry("mine", &calls)))).unwrap();
+        assert!(registry.is_registered("mine"));
     }
 
     #[test]

@@ -53,6 +53,7 @@ pub(crate) fn hints_of(error: &Error) -> Vec<String> {
         }
         Error::NoRoute { profile, .. } => no_route_hints(profile),
         Error::Plugin { plugin, reason, log } => plugin_hints(plugin, reason, log.as_deref()),
+        Error::InvalidPlugin { plugin, role, .. } => vec![invalid_plugin_hint(plugin, role)],
         Error::Busy { holder, .. } => busy_hints(holder.as_deref()),
         Error::Cancelled => vec!["type the command again to go on".to_owned()],
         _ => Vec::new(),
@@ -78,6 +79,11 @@ fn plugin_hints(plugin: &str, reason: &str, log: Option<&Path>) -> Vec<String> {
         shell_word(plugin)
     );
     said.into_iter().chain(force).chain([check]).collect()
+}
+
+fn invalid_plugin_hint(plugin: &str, role: &str) -> String {
+    let command = if role == "extension" { "extensions" } else { "strategies" };
+    format!("add or correct these methods, then `sandbox {command} check {}`", shell_word(plugin))
 }
 
 fn busy_hints(holder: Option<&str>) -> Vec<String> {

@@ -38,4 +38,4 @@ pub use sandboxes::{
     state_sentence,
 };
 pub use schema::schema_of;
-pub use told::{Candidates, ErrorDocument, Kind, Told};
+pub use told::{Candidates, ErrorDocument, InvalidPlugin, Kind, Told};

@@ -11,6 +11,7 @@ use std::path::Path;
 use sandboxer_core::Error;
 use sandboxer_core::environment::Candidate;
 use sandboxer_core::model::{OpId, RelPath};
+use sandboxer_core::verification::PluginProblem;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -64,11 +65,14 @@ pub struct Told {
     #[serde(rename = "paths", skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<Detail>,
     /// Each rule that refused.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub rules: Vec<FailedRule>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub rules: Box<[FailedRule]>,
     /// Each candidate of a route, and why not.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub route: Option<Box<Candidates>>,
+    /// What is wrong with a plugin that was refused.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub invalid: Option<Box<InvalidPlugin>>,
     /// What to type next.
     pub hints: Vec<String>,
 }
@@ -89,6 +93,20 @@ impl Candidates {
     }
 }
 
+/// A plugin that was refused when it was verified.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct InvalidPlugin {
+    /// Each method that is missing or cannot be called.
+    pub problems: Vec<PluginProblem>,
+}
+
+impl InvalidPlugin {
+    fn of(error: &Error) -> Option<Box<Self>> {
+        let Error::InvalidPlugin { problems, .. } = error else { return None };
+        Some(Box::new(Self { problems: problems.clone() }))
+    }
+}
+
 /// What is told of an error where JSON is.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ErrorDocument<'a> {
@@ -103,8 +121,9 @@ impl Told {
             message: message.into(),
             path: None,
             details: Vec::new(),
-            rules: Vec::new(),
+            rules: Box::default(),
             route: None,
+            invalid: None,
             hints: Vec::new(),
         }
     }
@@ -181,6 +200,7 @@ fn explain(error: &Error, hints: Vec<String>) -> Told {
     if let Error::RulesFailed { failures, .. } = root {
         told.rules = failures.iter().map(FailedRule::of).collect();
     }
+    told.invalid = InvalidPlugin::of(root);
     told.hints = hints;
     if let (Error::Workspace { workspace, .. }, Kind::Conflict | Kind::Refused) = (error, told.kind) {
         // Their hints take paths, and a path lies in one workspace; a commit without paths stays one of all workspaces.
@@ -223,7 +243,7 @@ fn kind_of(error: &Error) -> Kind {
         | Error::DigestMismatch { .. } => Kind::Refused,
         Error::Unavailable { .. } | Error::NoRoute { .. } => Kind::Unavailable,
         Error::Unsupported { .. } => Kind::Unsupported,
-        Error::Plugin { .. } => Kind::Plugin,
+        Error::Plugin { .. } | Error::InvalidPlugin { .. } => Kind::Plugin,
         Error::Busy { .. } => Kind::Busy,
         Error::Cancelled => Kind::Interrupted,
         Error::Config { .. } => Kind::Config,

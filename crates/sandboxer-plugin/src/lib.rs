@@ -15,11 +15,13 @@
 //! ```
 
 pub mod check;
+mod check_record;
 pub mod envelope;
 pub mod extension;
 mod python;
 mod source;
 pub mod strategy;
 
+pub use check_record::CheckRecord;
 pub use extension::{ServedExtension, serve_extension, serve_extension_with};
 pub use strategy::{Served, Start, declaration, serve, serve_with};

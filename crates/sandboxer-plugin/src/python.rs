@@ -54,7 +54,7 @@ pub(crate) fn unpacked(directory: &Path) -> Result<PathBuf> {
 }
 
 /// Two versions of this program may share a state directory.
-fn version() -> String {
+pub(crate) fn version() -> String {
     let mut hasher = blake3::Hasher::new();
     for (name, content) in FILES {
         hasher.update(name.as_bytes()).update(content.as_bytes());
@@ -74,6 +74,18 @@ pub(crate) fn interpreter(configured: Option<&str>) -> PathBuf {
     let named = configured.unwrap_or("python3");
     let path = PathBuf::from(named);
     if named.contains('/') && path.is_dir() { path.join("bin/python3") } else { path }
+}
+
+/// Where a virtual environment has its packages; nothing for any other interpreter.
+pub(crate) fn site_packages(interpreter: &Path) -> Vec<PathBuf> {
+    let Some(top) = interpreter.parent().and_then(Path::parent) else { return Vec::new() };
+    if !top.join("pyvenv.cfg").exists() {
+        return Vec::new();
+    }
+    let versions = std::fs::read_dir(top.join("lib")).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = versions.map(|entry| entry.path().join("site-packages")).collect();
+    found.sort();
+    found
 }
 
 #[cfg(test)]
@@ -103,6 +115,18 @@ mod tests {
         std::fs::write(&program, "raise SystemExit").unwrap();
         assert_eq!(unpacked(dir.path()).unwrap(), program);
         assert_eq!(std::fs::read(&program).unwrap(), whole);
+    }
+
+    #[test]
+    fn only_a_virtual_environment_has_packages_of_its_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let packages = dir.path().join("lib/python3.12/site-packages");
+        std::fs::create_dir_all(&packages).unwrap();
+        let interpreter = interpreter(dir.path().to_str());
+        assert_eq!(site_packages(&interpreter), [""; 0].map(PathBuf::from));
+        std::fs::write(dir.path().join("pyvenv.cfg"), "").unwrap();
+        assert_eq!(site_packages(&interpreter), [packages]);
+        assert!(site_packages(Path::new("python3")).is_empty());
     }
 
     #[test]

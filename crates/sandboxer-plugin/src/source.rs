@@ -41,6 +41,30 @@ fn module_path(custom: &CustomStrategy) -> Option<(String, String)> {
     Some((NAME.to_owned(), entries.join(":")))
 }
 
+/// The files that a plugin may be loaded from, whether they exist or not: the program, or the module in every directory that is
+/// known without starting Python.
+pub(crate) fn source_files(custom: &CustomStrategy, modules: Option<&Path>) -> Vec<PathBuf> {
+    match custom.source() {
+        Source::Builtin(_) => Vec::new(),
+        Source::Program { path, .. } => vec![path.to_path_buf()],
+        Source::Python { module, .. } => {
+            let relative = module.replace('.', "/");
+            let files = |directory: PathBuf| {
+                let path = directory.join(&relative);
+                [path.join("__init__.py"), path.with_extension("py")]
+            };
+            module_directories(custom, modules).into_iter().flat_map(files).collect()
+        }
+    }
+}
+
+fn module_directories(custom: &CustomStrategy, modules: Option<&Path>) -> Vec<PathBuf> {
+    let path = module_path(custom).map(|(_, path)| path).unwrap_or_default();
+    let listed = path.split(':').filter(|entry| !entry.is_empty()).map(PathBuf::from);
+    let installed = python::site_packages(&python::interpreter(custom.python.as_deref()));
+    listed.chain(installed).chain(modules.map(Path::to_path_buf)).collect()
+}
+
 /// What it is told first.
 pub(crate) fn greeting(
     custom: &CustomStrategy,

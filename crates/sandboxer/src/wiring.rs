@@ -20,6 +20,7 @@ use sandboxer_core::environment::{Catalogue, Environments, ExtensionContext, Ext
 use sandboxer_core::registry::{Declaration, StrategyOptions, StrategyRegistry};
 use sandboxer_core::service::{ManagerParts, SandboxManager};
 use sandboxer_core::types::ResourceTypes;
+use sandboxer_core::verification::{CheckResult, PluginProblem};
 use sandboxer_core::{Error, Result};
 use sandboxer_extensions::local::{self, Runtimes};
 use sandboxer_plugin::strategy::{Surroundings, declaration};
@@ -137,11 +138,13 @@ fn broken(name: &str, custom: &CustomStrategy, error: Error) -> Declaration {
         _ => "give the entry another name, or take it out".to_owned(),
     };
     let message = format!("custom_strategies.{name} in the configuration: {error}");
+    let problems = vec![PluginProblem::Unusable { reason: message.clone() }];
     Declaration {
         name: name.to_owned(),
         origin: custom.module.clone(),
         resource_types: custom.resource_types.clone(),
         verify: Arc::new(move || Err(Error::Usage { message: message.clone(), hint: Some(hint.clone()) })),
+        last_check: Arc::new(move || CheckResult::Broken { problems: problems.clone() }),
     }
 }
 

@@ -15,6 +15,15 @@ use crate::model::SandboxId;
 /// Everything that it makes carries the sandbox's id as a label, so that what the store does not know can be found. All calls may be repeated, by
 /// another process, after a crash at any instant of the first one.
 pub trait EnvironmentExtension: Send + Sync {
+    /// Checks that every method is there and can be called as it will be; a plugin is started for it. What is compiled into this
+    /// program needs no such check.
+    ///
+    /// # Errors
+    /// [`crate::Error::InvalidPlugin`] names every method that is missing or cannot be called.
+    fn verify(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Makes it, or finds what an earlier call for the same sandbox made and completes that. What is half made on a failure is the
     /// caller's to tear down.
     fn provision(&self, request: &Provision) -> Result<Handle>;

@@ -81,4 +81,14 @@ impl ExtensionRegistry {
         opened.insert(definition.id.clone(), extension.clone());
         Ok(extension)
     }
+
+    /// The extension of a definition, verified now instead of at its first use.
+    ///
+    /// # Errors
+    /// [`Error::InvalidPlugin`] names every method that is missing or cannot be called.
+    pub fn open_verified(&self, definition: &ExtensionDefinition) -> Result<Arc<dyn EnvironmentExtension>> {
+        let extension = self.open(definition)?;
+        extension.verify()?;
+        Ok(extension)
+    }
 }

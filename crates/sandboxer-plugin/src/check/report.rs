@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use sandboxer_core::contract::{CancelFlag, Capabilities};
+use sandboxer_core::verification::{CheckResult, PluginProblem};
 use serde::{Serialize, Serializer};
 
 /// How a step ended.
@@ -55,6 +56,19 @@ impl Report {
     /// The names of the steps that failed.
     pub fn failed(&self) -> Vec<&'static str> {
         self.steps.iter().filter(|step| step.outcome == Outcome::Failed).map(|step| step.name).collect()
+    }
+
+    /// The result to keep of a full check.
+    pub fn result(&self) -> CheckResult {
+        let failed = self.steps.iter().filter(|step| step.outcome == Outcome::Failed);
+        let problem = |step: &Step| PluginProblem::FailedStep {
+            step: step.name.to_owned(),
+            detail: step.detail.clone(),
+        };
+        match failed.map(problem).collect::<Vec<_>>() {
+            problems if problems.is_empty() => CheckResult::Ok,
+            problems => CheckResult::Broken { problems },
+        }
     }
 
     pub(super) fn outcome(&self, name: &str) -> Option<Outcome> {

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use sandboxer_core::Error;
 use sandboxer_core::contract::CancelFlag;
+use sandboxer_core::verification::PluginProblem;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -78,6 +80,8 @@ pub enum Failure {
         /// Whether it may have received the request.
         sent: bool,
     },
+    /// It lacks methods of its role, or has them in a form that cannot be called.
+    Invalid(Vec<PluginProblem>),
     /// The user wants to stop.
     Cancelled,
 }
@@ -130,6 +134,12 @@ impl Plugin {
     /// How long a call may take.
     pub fn timeout(&self) -> Duration {
         self.definition.timeout
+    }
+
+    /// The error for problems that its verification found.
+    pub fn invalid(&self, problems: Vec<PluginProblem>) -> Error {
+        let (plugin, role) = (self.name().to_owned(), self.definition.role.name);
+        Error::InvalidPlugin { plugin, role, problems }
     }
 
     /// What it says of itself; starts it where it is not running.
@@ -278,6 +288,7 @@ impl Plugin {
             Err(error) => return refuse(format!("its answer to `initialize` cannot be read: {error}")),
         };
         welcome.summary = self.definition.secrets.told(&welcome.summary);
+        welcome.methods.values_mut().for_each(|shape| self.redact(shape));
         let role = self.definition.role;
         if welcome.protocol != PROTOCOL {
             return refuse(format!(
@@ -288,10 +299,15 @@ impl Plugin {
         if welcome.role != role.name {
             return refuse(format!("it is a {:?}, and a {:?} is needed", welcome.role, role.name));
         }
-        match &role.complaints(&welcome.methods)[..] {
-            [] => Ok(welcome),
-            complaints => refuse(format!("it is no {}: {}", role.name, complaints.join("; "))),
-        }
+        let problems = role.problems(&welcome.methods);
+        if problems.is_empty() { Ok(welcome) } else { Err(Failure::Invalid(problems)) }
+    }
+
+    /// What a plugin says of its methods is shown to people and kept on disk.
+    fn redact(&self, shape: &mut Shape) {
+        let secrets = &self.definition.secrets;
+        let texts = shape.parameters.iter_mut().chain(&mut shape.wrong);
+        texts.for_each(|text| *text = secrets.told(text));
     }
 
     /// Callers have chosen by what it said the first time.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use sandboxer_core::verification::PluginProblem;
 use serde::{Deserialize, Serialize};
 
 /// What a plugin can be.
@@ -55,9 +56,9 @@ impl Shape {
 }
 
 impl Role {
-    /// Everything that is missing, or of the wrong shape, in words.
-    pub fn complaints(&self, methods: &BTreeMap<String, Shape>) -> Vec<String> {
-        self.methods.iter().filter_map(|method| method.complaint(methods.get(method.name))).collect()
+    /// Everything that is missing or of the wrong shape.
+    pub fn problems(&self, methods: &BTreeMap<String, Shape>) -> Vec<PluginProblem> {
+        self.methods.iter().filter_map(|method| method.problem(methods.get(method.name))).collect()
     }
 }
 
@@ -72,24 +73,21 @@ impl Method {
         Self { name, arguments, optional: 0, required: false }
     }
 
-    fn complaint(&self, shape: Option<&Shape>) -> Option<String> {
-        let name = self.name;
-        let Some(shape) = shape else { return self.required.then(|| format!("`{name}` is missing")) };
-        if let Some(wrong) = &shape.wrong {
-            return Some(format!("`{name}` {wrong}"));
+    fn problem(&self, shape: Option<&Shape>) -> Option<PluginProblem> {
+        let method = self.name.to_owned();
+        let Some(shape) = shape else {
+            return self.required.then_some(PluginProblem::MissingMethod { method });
+        };
+        if let Some(reason) = shape.wrong.clone() {
+            return Some(PluginProblem::UncallableMethod { method, reason });
         }
-        let most = self.arguments.len();
-        if (most - self.optional..=most).any(|arguments| shape.takes(arguments)) {
+        let max = self.arguments.len();
+        if (max - self.optional..=max).any(|arguments| shape.takes(arguments)) {
             return None;
         }
-        let has = in_words(&shape.parameters);
-        Some(format!("`{name}` takes {has} where it is called with {}", in_words(self.arguments)))
+        let called_with = self.arguments.iter().map(|name| (*name).to_owned()).collect();
+        Some(PluginProblem::WrongArguments { method, takes: shape.parameters.clone(), called_with })
     }
-}
-
-fn in_words<S: AsRef<str>>(names: &[S]) -> String {
-    let listed = names.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
-    if listed.is_empty() { "nothing".to_owned() } else { format!("({listed})") }
 }
 
 #[cfg(test)]
@@ -105,15 +103,16 @@ mod tests {
         ],
     };
 
-    fn complaints(methods: &[(&str, Shape)]) -> Vec<String> {
-        ROLE.complaints(&methods.iter().map(|(name, shape)| ((*name).to_owned(), shape.clone())).collect())
+    fn problems(methods: &[(&str, Shape)]) -> Vec<String> {
+        let described = methods.iter().map(|(name, shape)| ((*name).to_owned(), shape.clone())).collect();
+        ROLE.problems(&described).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn the_last_arguments_may_be_done_without_where_the_role_says_so() {
         for commit in [&["ref"][..], &["ref", "request"]] {
             let found =
-                complaints(&[("read", Shape::exactly(&["a", "b"])), ("commit", Shape::exactly(commit))]);
+                problems(&[("read", Shape::exactly(&["a", "b"])), ("commit", Shape::exactly(commit))]);
             assert!(found.is_empty(), "{found:?}");
         }
     }
@@ -121,17 +120,17 @@ mod tests {
     #[test]
     fn what_nobody_needs_has_to_be_right_where_it_is() {
         let whole = [("read", Shape::exactly(&["a", "b"])), ("commit", Shape::exactly(&["a"]))];
-        assert!(complaints(&whole).is_empty());
+        assert!(problems(&whole).is_empty());
         let [read, commit] = whole;
-        let found = complaints(&[read, commit, ("health", Shape::exactly(&["of"]))]);
+        let found = problems(&[read, commit, ("health", Shape::exactly(&["of"]))]);
         assert_eq!(found, ["`health` takes (of) where it is called with nothing"]);
     }
 
     #[test]
     fn everything_wrong_is_named_at_once() {
         let coroutine = Shape { wrong: Some("is a coroutine".to_owned()), ..Shape::default() };
-        assert_eq!(complaints(&[("commit", coroutine)]), ["`read` is missing", "`commit` is a coroutine"]);
-        let found = complaints(&[("read", Shape::exactly(&["ref"])), ("commit", Shape::exactly(&[]))]);
+        assert_eq!(problems(&[("commit", coroutine)]), ["`read` is missing", "`commit` is a coroutine"]);
+        let found = problems(&[("read", Shape::exactly(&["ref"])), ("commit", Shape::exactly(&[]))]);
         assert_eq!(
             found,
             [

@@ -1,17 +1,20 @@
 //! An extension that is somebody else's process.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use sandboxer_core::contract::{CancelFlag, EnvironmentExtension};
 use sandboxer_core::environment::{Cost, Found, Handle, Health, Provision, Ready};
 use sandboxer_core::model::SandboxId;
+use sandboxer_core::verification::{PluginProblem, join_problems};
 use sandboxer_core::{Error, Result};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::answers::{self, Read};
 use super::{ESTIMATE_COST, HEALTH, INSPECT, NOT_READY, PROVISION, TEARDOWN, WAIT_READY};
-use crate::envelope::message::RpcError;
+use crate::check_record::CheckRecord;
+use crate::envelope::message::{INITIALIZE, RpcError};
 use crate::envelope::plugin::{Failure, Plugin};
 use crate::strategy::failure::from_wire;
 
@@ -26,17 +29,22 @@ const HEALTH_LIMIT: Duration = Duration::from_secs(10);
 pub struct PluginExtension {
     pub(super) plugin: Plugin,
     pub(super) cancel: CancelFlag,
+    pub(super) record: CheckRecord,
+    /// Set by the first verification that succeeded: a plugin may be repaired while this process runs.
+    pub(super) verified: OnceLock<()>,
 }
 
 impl PluginExtension {
     /// What was answered, in words of the contract where it is an error.
     fn ask(&self, method: &str, params: &Value, cancel: Option<&CancelFlag>) -> Result<Box<RawValue>> {
+        self.verify()?;
         let answer = self.plugin.call(method, params, &[], cancel);
         answer.map(|(said, _)| said).map_err(|failure| self.error(method, failure))
     }
 
     fn error(&self, method: &str, failure: Failure) -> Error {
         match failure {
+            Failure::Invalid(problems) => self.plugin.invalid(problems),
             Failure::Cancelled => Error::Cancelled,
             Failure::Broken { reason, .. } => self.broken(reason),
             Failure::Told(error) => match self.told(method, error) {
@@ -74,6 +82,7 @@ impl PluginExtension {
         time: Duration,
         cancel: &CancelFlag,
     ) -> Result<Result<Ready, String>> {
+        self.verify()?;
         let params = json!({"handle": handle, "deadline_ms": time.as_millis() as u64});
         let limit = PIECE + self.plugin.timeout();
         match self.plugin.call_within(limit, WAIT_READY, &params, &[], Some(cancel)) {
@@ -99,6 +108,15 @@ impl PluginExtension {
 }
 
 impl EnvironmentExtension for PluginExtension {
+    fn verify(&self) -> Result<()> {
+        if self.verified.get().is_some() {
+            return Ok(());
+        }
+        let welcome = self.plugin.welcome().map_err(|failure| self.error(INITIALIZE, failure));
+        self.record.save_verification(&welcome);
+        welcome.map(|_| *self.verified.get_or_init(|| ()))
+    }
+
     fn provision(&self, request: &Provision) -> Result<Handle> {
         let said = self.ask(PROVISION, &json!({"request": request}), Some(&self.cancel))?;
         self.read_as(PROVISION, answers::handle(&said, &request.sandbox_id))
@@ -141,6 +159,7 @@ impl EnvironmentExtension for PluginExtension {
     }
 
     fn estimate_cost(&self, request: &Provision) -> Result<Option<Cost>> {
+        self.verify()?;
         if !self.offers(ESTIMATE_COST).map_err(|failure| self.error(ESTIMATE_COST, failure))? {
             return Ok(None);
         }
@@ -150,8 +169,24 @@ impl EnvironmentExtension for PluginExtension {
 
     /// One that cannot be started may have made something before: it is not well, and not absent.
     fn health(&self) -> Health {
+        if let Err(error) = self.verify() {
+            return Health::Unhealthy(reason(error));
+        }
         self.healthy().unwrap_or_else(|failure| Health::Unhealthy(words(failure)))
     }
+}
+
+/// Why a plugin is unhealthy; its name is shown beside it.
+fn reason(error: Error) -> String {
+    match error {
+        Error::Plugin { reason, .. } => reason,
+        Error::InvalidPlugin { problems, .. } => reason_invalid(&problems),
+        other => other.in_full(),
+    }
+}
+
+fn reason_invalid(problems: &[PluginProblem]) -> String {
+    format!("it is not a valid extension: {}", join_problems(problems))
 }
 
 /// A failure that is told as a state.
@@ -159,6 +194,7 @@ fn words(failure: Failure) -> String {
     match failure {
         Failure::Told(error) => error.message,
         Failure::Broken { reason, .. } => reason,
+        Failure::Invalid(problems) => reason_invalid(&problems),
         Failure::Cancelled => "interrupted".to_owned(),
     }
 }

@@ -1,15 +1,17 @@
 //! From a definition of the catalogue to an extension.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use sandboxer_core::config::{CustomStrategy, Source, parse_ttl};
 use sandboxer_core::environment::{ExtensionContext, ExtensionDefinition, ExtensionFactory, Provider};
+use sandboxer_core::verification::CheckResult;
 use sandboxer_core::{Error, Result};
 
 use super::EXTENSION;
 use super::client::PluginExtension;
+use crate::check_record::CheckRecord;
 use crate::envelope::log::Log;
 use crate::envelope::plugin::{Definition, Plugin};
 use crate::envelope::secrets::Secrets;
@@ -38,6 +40,7 @@ fn extension(definition: &ExtensionDefinition, context: &ExtensionContext) -> Re
         other => other,
     };
     let source = source(definition).map_err(about)?;
+    let record = check_record(&context.home, definition, &source);
     let state = plugins(&context.home, "extension/state").join(&definition.id);
     let log = log_path(&context.home, &definition.id);
     python::make_private(&state)?;
@@ -54,7 +57,33 @@ fn extension(definition: &ExtensionDefinition, context: &ExtensionContext) -> Re
         secrets,
         cancel: context.cancel.clone(),
     });
-    Ok(PluginExtension { plugin, cancel: context.cancel.clone() })
+    Ok(PluginExtension { plugin, cancel: context.cancel.clone(), record, verified: OnceLock::new() })
+}
+
+/// The result of the last check of an extension, without starting it; `None` for one that is not a plugin.
+pub fn last_check(home: &Path, definition: &ExtensionDefinition) -> Option<CheckResult> {
+    if !matches!(definition.provider, Provider::Plugin { .. }) {
+        return None;
+    }
+    Some(match source(definition) {
+        Ok(source) => check_record(home, definition, &source).load(),
+        Err(error) => CheckResult::from_error(&error).unwrap_or_default(),
+    })
+}
+
+/// Keeps the result of a full check of an extension; one that is not a plugin has none.
+///
+/// # Errors
+/// The state directory cannot be written.
+pub fn save_check(home: &Path, definition: &ExtensionDefinition, result: CheckResult) -> Result<()> {
+    match source(definition) {
+        Ok(source) => check_record(home, definition, &source).save(result),
+        Err(_) => Ok(()),
+    }
+}
+
+fn check_record(home: &Path, definition: &ExtensionDefinition, source: &CustomStrategy) -> CheckRecord {
+    CheckRecord::open(home, &EXTENSION, &definition.id, source, beside(&definition.origin).as_deref())
 }
 
 /// The directory of the file that a definition comes from; what is built in has none.

@@ -9,7 +9,7 @@ mod serve;
 use crate::envelope::shape::{Method, Role};
 
 pub use client::PluginExtension;
-pub use host::{factory, log_path};
+pub use host::{factory, last_check, log_path, save_check};
 pub use serve::{ServedExtension, serve_extension, serve_extension_with};
 
 /// What an extension has to be able to do. Of costs and health its definition, or the fact that it answers, says enough where it does

@@ -62,6 +62,7 @@ impl PluginStrategy {
         match failure {
             Failure::Told(error) => from_wire(self.name(), method, error, self.plugin.log().to_path_buf()),
             Failure::Broken { reason, .. } => self.broken(reason),
+            Failure::Invalid(problems) => self.plugin.invalid(problems),
             Failure::Cancelled => Error::Cancelled,
         }
     }
@@ -102,7 +103,9 @@ impl PluginStrategy {
                 Ok(own) => return Ok(self.kept(bare, &own, &workspace)),
                 Err(error) => (answers::created(&said).map(|made| made.metadata).unwrap_or_default(), error),
             },
-            Err(failure @ Failure::Broken { sent: false, .. }) => return Err(self.error("create", failure)),
+            Err(failure @ (Failure::Broken { sent: false, .. } | Failure::Invalid(_))) => {
+                return Err(self.error("create", failure));
+            }
             Err(failure) => (Map::new(), self.error("create", failure)),
         };
         // It may have made something. What it says of it now does not matter: the first failure does.

@@ -14,6 +14,7 @@ use super::client::PluginStrategy;
 use super::locks::Locks;
 use super::places::{self, Places};
 use super::{STRATEGY, failure};
+use crate::check_record::CheckRecord;
 use crate::envelope::log::Log;
 use crate::envelope::plugin::{Definition, Failure, Plugin, Welcome};
 use crate::envelope::secrets::Secrets;
@@ -62,16 +63,32 @@ pub fn log_path(home: &Path, name: &str) -> PathBuf {
 /// A custom strategy that is not built in, as the registry takes it: nothing is started before somebody asks for it.
 pub fn declaration(name: &str, custom: &CustomStrategy, around: &Surroundings) -> Result<Declaration> {
     check_name(name)?;
-    let verify = {
+    let record = {
         let (name, custom, around) = (name.to_owned(), custom.clone(), around.clone());
-        move || entry(&name, &custom, &around)
+        move || check_record(&around.home, &name, &custom, around.modules.as_deref())
+    };
+    let verify = {
+        let (name, custom, around, record) =
+            (name.to_owned(), custom.clone(), around.clone(), record.clone());
+        move || {
+            let record = record();
+            let entry = entry(&name, &custom, &around);
+            record.save_verification(&entry);
+            entry
+        }
     };
     Ok(Declaration {
         name: name.to_owned(),
         origin: origin(custom),
         resource_types: custom.resource_types.clone(),
         verify: Arc::new(verify),
+        last_check: Arc::new(move || record().load()),
     })
+}
+
+/// The record of the last check of a strategy that is declared like this.
+pub fn check_record(home: &Path, name: &str, custom: &CustomStrategy, modules: Option<&Path>) -> CheckRecord {
+    CheckRecord::open(home, &STRATEGY, name, custom, modules)
 }
 
 /// It names a file and a directory.
@@ -149,6 +166,7 @@ fn not_registered(plugin: &Plugin, failure: Failure) -> Error {
         Failure::Told(error) => {
             failure::from_wire(plugin.name(), "initialize", error, plugin.log().to_path_buf())
         }
+        Failure::Invalid(problems) => plugin.invalid(problems),
         Failure::Cancelled => Error::Cancelled,
     }
 }

@@ -14,7 +14,7 @@ use crate::envelope::shape::{Method, Role};
 
 pub use crate::envelope::serve::Start;
 pub use client::PluginStrategy;
-pub use host::{Surroundings, declaration, log_path};
+pub use host::{Surroundings, check_record, declaration, log_path};
 pub use serve::{Served, serve, serve_with};
 
 /// What a strategy has to be able to do. A `commit` that takes the ref alone commits everything, and nothing else.

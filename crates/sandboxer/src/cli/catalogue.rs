@@ -75,11 +75,11 @@ impl App {
     }
 
     /// Each extension of the catalogue, and whether it can be used now.
-    pub fn extension_health(&self) -> Result<Vec<(String, Health)>, CliError> {
+    pub fn extension_health(&self) -> Result<Vec<(ExtensionDefinition, Health)>, CliError> {
         let (catalogue, extensions) = (self.catalogue()?, extensions(&self.places));
         Ok(catalogue
             .extensions()
-            .map(|known| (known.id.clone(), health(&extensions, known, &Host::local())))
+            .map(|known| (known.clone(), health(&extensions, known, &Host::local())))
             .collect())
     }
 

@@ -34,6 +34,7 @@ pub(super) mod databases {
     use sandboxer_core::Result;
     use sandboxer_core::config::Settings;
     use sandboxer_core::registry::{Declaration, StrategyRegistry};
+    use sandboxer_core::verification::CheckResult;
 
     pub fn register(registry: &mut StrategyRegistry, _settings: &Settings) -> Result<()> {
         ["database_snapshot", "transaction_rollback"].into_iter().try_for_each(|name| {
@@ -42,6 +43,7 @@ pub(super) mod databases {
                 origin: super::ORIGIN.to_owned(),
                 resource_types: ["mysql", "postgres", "sqlite"].map(str::to_owned).to_vec(),
                 verify: Arc::new(|| Err(super::error("database strategies"))),
+                last_check: Arc::new(CheckResult::default),
             })
         })
     }

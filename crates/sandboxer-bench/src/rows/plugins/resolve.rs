@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use sandboxer_core::Error;
 use sandboxer_core::registry::{Declaration, StrategyEntry, StrategyRegistry};
+use sandboxer_core::verification::CheckResult;
 use sandboxer_strategies::filesystem_copy;
 
 use super::timed;
@@ -61,5 +62,6 @@ fn declaration(name: &str) -> Declaration {
         origin: "bench".to_owned(),
         resource_types: Vec::new(),
         verify: Arc::new(|| Err(Error::usage("nobody asks for it"))),
+        last_check: Arc::new(CheckResult::default),
     }
 }

@@ -39,6 +39,7 @@ impl World {
             origin: "company.strategies:Bucket".into(),
             resource_types: Vec::new(),
             verify: Arc::new(move || Ok(fake::plugin("bucket", &script))),
+            last_check: Arc::new(crate::verification::CheckResult::default),
         };
         parts.registry.declare(declaration).unwrap();
         SandboxManager::open(parts).unwrap()

@@ -11,8 +11,9 @@ use sandboxer_core::environment::{
     ExtensionCapabilities, ExtensionContext, ExtensionDefinition, Health, IsolationLevel, Pricing,
     PricingModel, Provider, WorkspaceAccess,
 };
+use sandboxer_core::verification::{CheckResult, PluginProblem, join_problems};
 use sandboxer_plugin::check::{AnotherExtension, Outcome, Report, Trial, check_extension};
-use sandboxer_plugin::extension::factory;
+use sandboxer_plugin::extension::{factory, last_check, save_check};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -74,6 +75,10 @@ impl World {
     /// As another start of the program would.
     fn open(&self) -> Arc<dyn EnvironmentExtension> {
         factory()(&self.definition(), &self.context()).unwrap()
+    }
+
+    fn last_check(&self) -> CheckResult {
+        last_check(&self.context().home, &self.definition()).unwrap()
     }
 
     fn trial(&self) -> Trial {
@@ -157,12 +162,39 @@ fn what_it_has_besides_is_asked() {
 fn everything_that_it_lacks_is_named_at_once() {
     let world = World::of("Broken");
     let extension = world.open();
-    let lacks = "it is no extension: `provision` takes nothing where it is called with (request); `wait_ready` is missing; \
+    let lacks = "`provision` takes nothing where it is called with (request); `wait_ready` is missing; \
                  `teardown` is missing; `inspect` is a coroutine; `health` takes (of) where it is called with nothing";
-    assert_eq!(reason(&extension.inspect(None).unwrap_err()), lacks);
-    assert_eq!(extension.health(), Health::Unhealthy(lacks.to_owned()));
+    for error in [extension.verify().unwrap_err(), extension.inspect(None).unwrap_err()] {
+        let Error::InvalidPlugin { plugin, role: "extension", problems, .. } = error else {
+            panic!("{error:?}")
+        };
+        assert_eq!((plugin.as_str(), join_problems(&problems).as_str()), (ID, lacks));
+    }
+    assert_eq!(extension.health(), Health::Unhealthy(format!("it is not a valid extension: {lacks}")));
     let report = world.checked();
     assert_eq!(report.failed(), ["health"], "{report:#?}");
+}
+
+#[test]
+fn the_last_check_is_kept_until_the_definition_or_the_module_changes() {
+    let broken = World::of("Broken");
+    assert_eq!(broken.last_check(), CheckResult::NotChecked);
+    assert!(broken.open().verify().is_err());
+    let CheckResult::Broken { problems } = broken.last_check() else { panic!("{:?}", broken.last_check()) };
+    assert!(problems.contains(&PluginProblem::MissingMethod { method: "wait_ready".into() }), "{problems:?}");
+    let honest = World { class: "Directories".to_owned(), ..broken };
+    assert_eq!(honest.last_check(), CheckResult::NotChecked);
+    // The first use verifies, whichever method it is.
+    honest.open().inspect(None).unwrap();
+    assert_eq!(honest.last_check(), CheckResult::Ok);
+    let problem = PluginProblem::FailedStep { step: "gone".into(), detail: "it is still there".into() };
+    let failed = CheckResult::Broken { problems: vec![problem] };
+    save_check(&honest.context().home, &honest.definition(), failed.clone()).unwrap();
+    assert_eq!(honest.last_check(), failed);
+    fs::write(honest.dir.path().join("mine.py"), "").unwrap();
+    assert_eq!(honest.last_check(), CheckResult::NotChecked);
+    let local = ExtensionDefinition { provider: Provider::Local, ..honest.definition() };
+    assert_eq!(last_check(&honest.context().home, &local), None);
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn a_directory(world: &mut Extending, table: Table) {
 }
 
 fn a_module(world: &mut Extending, module: String, class: String) {
-    fs::create_dir_all(world.at("modules")).unwrap();
+    fs::create_dir_all(world.at("strategies")).unwrap();
     let text = fs::read_to_string(plugins().join(format!("{module}.py"))).unwrap();
     assert!(text.contains(&format!("class {class}:")));
     fs::write(world.module(&module), text).unwrap();

@@ -1,6 +1,7 @@
 //! Runs `features/extensibility/*.feature` with real Python classes, a configuration file and a real manager.
 
 mod configuration;
+mod registration;
 mod work;
 
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sandboxer::wiring::{self, Setup};
-use sandboxer_core::config::{Layers, TrustStore, load};
+use sandboxer_core::config::{Layers, Settings, TrustStore, load};
 use sandboxer_core::service::{SandboxManager, Target};
 use sandboxer_core::{Error, Result};
 use sandboxer_testkit::faults::workspace_root;
@@ -26,6 +27,8 @@ struct Extending {
     types: Vec<PathBuf>,
     target: Option<Target>,
     error: Option<Error>,
+    /// What the last command printed.
+    printed: String,
     before: Manifest,
     dir: TempDir,
 }
@@ -45,6 +48,7 @@ impl Extending {
             types: Vec::new(),
             target: None,
             error: None,
+            printed: String::new(),
             before: Manifest::default(),
             dir: TempDir::with_prefix("sandboxer-extending-").unwrap(),
         }
@@ -59,7 +63,7 @@ impl Extending {
     }
 
     fn module(&self, name: &str) -> PathBuf {
-        self.at("modules").join(format!("{name}.py"))
+        self.at("strategies").join(format!("{name}.py"))
     }
 
     /// The plugin's own directory.
@@ -75,12 +79,24 @@ impl Extending {
     }
 
     fn opened(&self) -> Result<SandboxManager> {
+        let (type_files, modules) = (self.types.clone(), Some(self.at("strategies")));
+        wiring::open(Setup {
+            settings: self.settings()?,
+            type_files,
+            modules,
+            ..Setup::quiet(self.at("home"))
+        })
+    }
+
+    fn settings(&self) -> Result<Settings> {
+        let layers = Layers { user_file: Some(self.write_configuration()), ..Layers::default() };
+        load(&layers, &TrustStore::new(self.at("home")))
+    }
+
+    fn write_configuration(&self) -> PathBuf {
         let file = self.at("config.yaml");
         fs::write(&file, self.configuration()).unwrap();
-        let layers = Layers { user_file: Some(file), ..Layers::default() };
-        let settings = load(&layers, &TrustStore::new(self.at("home")))?;
-        let (type_files, modules) = (self.types.clone(), Some(self.at("modules")));
-        wiring::open(Setup { settings, type_files, modules, ..Setup::quiet(self.at("home")) })
+        file
     }
 
     fn configuration(&self) -> String {
@@ -139,10 +155,12 @@ fn workspaces_below(top: &Path) -> Vec<PathBuf> {
 /// The rules that have a test of their own.
 const REGISTERED: &str = "The configuration names a strategy";
 const COMPLETE: &str = "What lacks a method is no strategy";
+const VERIFIED: &str = "Registration verifies";
 
 fn steps() -> Steps<Extending> {
     Steps::new(|steps| {
         configuration::register(steps);
+        registration::register(steps);
         work::register(steps);
     })
 }
@@ -166,8 +184,13 @@ fn strategies_are_complete() {
 }
 
 #[test]
+fn registration_verifies() {
+    run(|rule| rule == VERIFIED, 60);
+}
+
+#[test]
 fn strategies_are_used() {
-    run(|rule| rule != REGISTERED && rule != COMPLETE, 120);
+    run(|rule| ![REGISTERED, COMPLETE, VERIFIED].contains(&rule), 120);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use sandboxer_core::policy::CommitRules;
 use sandboxer_core::service::{
     Consumer, CreateRequest, Input, Operation, SandboxManager, Target, Uncommitted,
 };
+use sandboxer_core::verification::join_problems;
 use sandboxer_core::{Error, Result};
 use sandboxer_testkit::faults::workspace_root;
 use serde_json::Value;
@@ -254,15 +255,17 @@ pub fn path(text: &str) -> RelPath {
 pub fn assert_plugin_error<T: std::fmt::Debug>(began: Instant, result: Result<T>, words: &[&str]) -> String {
     assert!(began.elapsed() < AT_MOST, "{:?} is no deadline that was kept", began.elapsed());
     let error = result.expect_err("it did wrong, and nobody noticed");
-    let Error::Plugin { plugin, reason, log } = error.root() else {
-        panic!("not an error of a plugin: {error:?}")
+    let (plugin, reason, log) = match error.root() {
+        Error::Plugin { plugin, reason, log } => (plugin, reason.clone(), log.as_deref()),
+        Error::InvalidPlugin { plugin, problems, .. } => (plugin, join_problems(problems), None),
+        _ => panic!("not an error of a plugin: {error:?}"),
     };
     assert_eq!(plugin, EVIL);
     for word in words {
         assert!(reason.contains(word), "{word:?} is not in {reason:?}");
     }
-    assert!(log.as_ref().is_some_and(|log| log.ends_with("plugins/log/evil.log")), "{log:?}");
-    reason.clone()
+    assert!(log.is_none_or(|log| log.ends_with("plugins/log/evil.log")), "{log:?}");
+    reason
 }
 
 /// Waits for what comes by itself.

@@ -5,10 +5,11 @@ use sandboxer::wiring;
 use sandboxer_core::Error;
 use sandboxer_core::contract::CancelFlag;
 use sandboxer_core::environment::{ExtensionContext, ExtensionDefinition, Provider};
+use sandboxer_core::verification::CheckResult;
 use sandboxer_plugin::check::{
     AnotherExtension, Outcome as StepOutcome, Report, Step, Trial, check_extension,
 };
-use sandboxer_plugin::extension::log_path;
+use sandboxer_plugin::extension::{last_check, log_path, save_check};
 use serde::Serialize;
 
 use super::strategies::check::{quoted, sentence, tell_log, tell_steps};
@@ -41,6 +42,7 @@ struct Document<'a> {
     steps: &'a [Step],
     passed: usize,
     failed: usize,
+    check: CheckResult,
     /// The last that a plugin wrote to its standard error, where a step failed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     log: Vec<String>,
@@ -67,7 +69,14 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     if signals.cancel_flag().is_cancelled() {
         return Err(Error::Cancelled.into());
     }
-    tell(app, &definition, &report, &place)
+    let result = match last_check(&place.home(), &definition) {
+        Some(invalid @ CheckResult::Broken { .. }) => invalid,
+        _ => report.result(),
+    };
+    if let Err(error) = save_check(&app.places.home, &definition, result.clone()) {
+        app.ui.warn(format_args!("the result of this check was not saved: {}", error.in_full()));
+    }
+    tell(app, &definition, &report, result, &place)
 }
 
 /// The check itself. Its state is nobody's.
@@ -91,12 +100,18 @@ fn tried(
     Ok(check_extension(&*extension, &trial))
 }
 
-fn tell(app: &mut App, definition: &ExtensionDefinition, report: &Report, place: &Place) -> Outcome {
+fn tell(
+    app: &mut App,
+    definition: &ExtensionDefinition,
+    report: &Report,
+    check: CheckResult,
+    place: &Place,
+) -> Outcome {
     let (passed, failed) = (report.count(StepOutcome::Ok), report.count(StepOutcome::Failed));
     let log = if failed > 0 { quoted(&log_path(&place.home(), &definition.id)) } else { Vec::new() };
     if app.ui.json {
         let (extension, origin, steps) = (&definition.id, &definition.origin, &report.steps);
-        app.ui.document(&Document { extension, origin, steps, passed, failed, log })?;
+        app.ui.document(&Document { extension, origin, steps, passed, failed, check, log })?;
     } else {
         tell_steps(app, report)?;
         app.ui.line(sentence(&output::name(&definition.id), report))?;

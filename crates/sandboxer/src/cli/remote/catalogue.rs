@@ -38,7 +38,7 @@ pub fn extensions(remote: &mut Remote<'_>, args: &extensions::Args) -> Outcome {
     let shelf = Shelf { what: "extension", all: "extensions" };
     let Some(found) = look(remote, &shelf, args.id.as_deref())? else { return done() };
     let found = defined(remote, found, |known: &mut ExtensionDefinition, origin| known.origin = origin)?;
-    extensions::show_all(&mut remote.app.ui, found.iter())?;
+    extensions::show_all(&mut remote.app.ui, found.iter(), |_| None)?;
     done()
 }
 

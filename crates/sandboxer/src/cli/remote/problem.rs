@@ -2,7 +2,8 @@
 
 use sandboxer_core::environment::Candidate;
 use sandboxer_core::model::ConflictHunk;
-use sandboxer_documents::{Candidates, Detail, FailedPlace, FailedRule, PathText, Told};
+use sandboxer_core::verification::PluginProblem;
+use sandboxer_documents::{Candidates, Detail, FailedPlace, FailedRule, InvalidPlugin, PathText, Told};
 use serde::Deserialize;
 
 use crate::cli::error::{CliError, Kind};
@@ -22,6 +23,8 @@ struct Problem {
     candidates: Vec<Candidate>,
     #[serde(default)]
     left_out: usize,
+    #[serde(default)]
+    problems: Vec<PluginProblem>,
     #[serde(default)]
     hints: Vec<String>,
 }
@@ -85,11 +88,14 @@ pub fn read(text: &str) -> Option<CliError> {
     let problem: Problem = serde_json::from_str(text).ok()?;
     let route = (!problem.candidates.is_empty())
         .then(|| Box::new(Candidates { candidates: problem.candidates, left_out: problem.left_out }));
+    let invalid =
+        (!problem.problems.is_empty()).then(|| Box::new(InvalidPlugin { problems: problem.problems }));
     let told = Told {
         path: problem.path.map(|path| Box::new(path.into())),
         details: problem.paths.into_iter().map(Detail::from).collect(),
         rules: problem.rules.into_iter().map(FailedRule::from).collect(),
         route,
+        invalid,
         hints: problem.hints,
         ..Told::new(kind(&problem.kind), problem.message)
     };
@@ -140,6 +146,7 @@ mod tests {
             detail: "d".into(),
             paths: vec![failed],
         };
+        let missing = PluginProblem::MissingMethod { method: "read".into() };
         for (error, exit) in [
             (
                 Error::Conflict {
@@ -148,6 +155,7 @@ mod tests {
                 3,
             ),
             (Error::RulesFailed { failures: vec![rule], digest: None }, 5),
+            (Error::InvalidPlugin { plugin: "x".into(), role: "strategy", problems: vec![missing] }, 1),
             (Error::not_found("sandbox", "x"), 4),
             (Error::usage("odd"), 2),
             (Error::io("read", "/x", std::io::ErrorKind::Other), 1),

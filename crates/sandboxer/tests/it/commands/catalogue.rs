@@ -1,6 +1,6 @@
 //! `profiles`, `extensions`, `hosts` and `route`: what is shipped, what the user adds, and what is chosen.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::World;
 
@@ -157,4 +157,35 @@ fn a_project_brings_nothing() {
         ids(&world.json(&["profiles"]), "profiles"),
         ["profile.compose-e2e", "profile.container", "profile.local"]
     );
+}
+
+#[test]
+fn the_last_check_of_an_extension_is_listed() {
+    let world = furnished();
+    let check = |known: &str| {
+        let document = world.json(&["extensions"]);
+        let all = document["extensions"].as_array().unwrap().clone();
+        all.into_iter().find(|entry| entry["id"] == known).unwrap()["check"].clone()
+    };
+    assert_eq!((check("ext.cloud"), check("ext.local")), (json!({"status": "not_checked"}), Value::Null));
+    assert!(!world.path("home").exists(), "something was started");
+    let of_doctor = || {
+        let report: Value = serde_json::from_str(&world.run(&["doctor", "--json"]).stdout).unwrap();
+        let all = report["extensions"].as_array().unwrap().clone();
+        all.into_iter().find(|entry| entry["extension"] == "ext.cloud").unwrap()["check"].clone()
+    };
+    assert_eq!((of_doctor(), check("ext.cloud")), (json!({"status": "ok"}), json!({"status": "ok"})));
+    let broken = MODULE.replace("def teardown(self, sandbox_id, handle)", "def teardown(self)");
+    world.file("user/.config/sandboxer/extensions/cloud.py", broken);
+    assert_eq!(check("ext.cloud"), json!({"status": "not_checked"}));
+    let ran = world.run(&["extensions", "check", "ext.cloud", "--json"]);
+    assert_eq!(ran.code, 1, "{}{}", ran.stdout, ran.stderr);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let called_with = ["sandbox_id", "handle"];
+    let problem =
+        json!({"problem": "wrong_arguments", "method": "teardown", "takes": [], "called_with": called_with});
+    assert_eq!(report["check"], json!({"status": "broken", "problems": [problem]}));
+    assert_eq!((check("ext.cloud"), of_doctor()), (report["check"].clone(), report["check"].clone()));
+    let row = world.ok(&["extensions"]);
+    assert!(row.lines().any(|line| line.starts_with("ext.cloud ") && line.contains(" broken ")), "{row}");
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sandboxer_testkit::git::GitRepo;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::{Ran, World};
 
@@ -123,7 +123,9 @@ impl Strategies {
         let ran = self.run(arguments);
         let left: Vec<_> = fs::read_dir(self.temporary()).unwrap().flatten().map(|e| e.file_name()).collect();
         assert!(left.is_empty(), "left over: {left:?}\n{}", ran.stdout);
-        assert!(!self.world.path("home/plugins").exists(), "the state directory of the user was used");
+        for used in ["state", "log", "python"].map(|part| self.world.path("home/plugins").join(part)) {
+            assert!(!used.exists(), "the state directory of the user was used: {}", used.display());
+        }
         ran
     }
 
@@ -134,6 +136,14 @@ impl Strategies {
         let document: Value = serde_json::from_str(&ran.stdout).unwrap();
         let steps = document["steps"].as_array().unwrap().iter().filter(|step| step["outcome"] == "failed");
         (steps.map(|step| step["name"].as_str().unwrap().to_owned()).collect(), document)
+    }
+
+    /// What a listing says of the last check, which starts nothing.
+    fn last_check(&self) -> Value {
+        let ran = self.run(&["strategies", "list", "--json"]);
+        let document: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let all = document["strategies"].as_array().unwrap();
+        all.iter().find(|listed| listed["name"] == "mine").unwrap()["check"].clone()
     }
 
     /// What an error says, on one line.
@@ -147,7 +157,7 @@ impl Strategies {
 #[test]
 fn help_of_every_part() {
     let world = World::new();
-    for part in ["check", "log"] {
+    for part in ["check", "list", "log"] {
         insta::assert_snapshot!(format!("help_{part}"), world.ok(&["strategies", part, "--help"]));
     }
 }
@@ -159,13 +169,14 @@ fn a_declared_strategy_is_listed_and_not_started() {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let row = ran.stdout.lines().find(|line| line.starts_with("mine ")).unwrap();
     let words: Vec<&str> = row.split_whitespace().collect();
-    assert_eq!(words[1..4], ["-", "-", "no_such_module:Class"], "{row}");
+    assert_eq!(words[1..6], ["-", "-", "not", "checked", "no_such_module:Class"], "{row}");
     assert!(row.ends_with("not started yet; `sandbox strategies check mine` tries it"), "{row}");
     let document: Value = serde_json::from_str(&strategies.run(&["strategies", "--json"]).stdout).unwrap();
     let all = document["strategies"].as_array().unwrap();
     let of = |name: &str| all.iter().find(|s| s["name"] == name).unwrap();
     assert_eq!((&of("mine")["capabilities"], &of("mine")["declared"]), (&Value::Null, &Value::Bool(true)));
-    assert_eq!(of("none")["declared"], false);
+    assert_eq!((&of("none")["declared"], &of("none")["check"]), (&Value::Bool(false), &Value::Null));
+    assert_eq!(of("mine")["check"], json!({"status": "not_checked"}));
     assert_eq!(of("none")["capabilities"]["isolates"], false);
     assert!(!strategies.world.path("home").exists(), "something was started");
 }
@@ -306,6 +317,54 @@ fn everything_that_is_missing_is_one_error() {
         assert!(told.contains(method), "{method} is not named:\n{told}");
     }
     assert_eq!(told.lines().filter(|line| line.starts_with("error:")).count(), 1, "{told}");
+}
+
+#[test]
+fn an_invalid_strategy_is_an_error_with_typed_problems() {
+    let strategies = Strategies::class("Half");
+    let ran = strategies.checked(&["strategies", "check", "mine", "--json"]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    let error: Value = serde_json::from_str(&ran.stderr).unwrap();
+    assert_eq!(error["error"]["kind"], "plugin", "{error}");
+    let problems = &error["error"]["problems"];
+    let (takes, called_with) = (["ref", "path"], ["ref", "path", "content"]);
+    let write =
+        json!({"problem": "wrong_arguments", "method": "write", "takes": takes, "called_with": called_with});
+    assert_eq!(problems[0], write);
+    assert_eq!(problems[1], json!({"problem": "missing_method", "method": "diff"}));
+    assert_eq!(problems.as_array().unwrap().len(), 7);
+    assert_eq!(strategies.last_check(), json!({"status": "broken", "problems": problems}));
+    let row = strategies.run(&["strategies"]).stdout;
+    let row = row.lines().find(|line| line.starts_with("mine ")).unwrap();
+    assert!(row.contains(" broken ") && row.contains("`diff` is missing; `commit` is missing"), "{row}");
+}
+
+#[test]
+fn the_last_check_is_listed_until_the_module_changes() {
+    let strategies = Strategies::class("RollsBackNothing");
+    strategies.failures("mine");
+    let broken = strategies.last_check();
+    let step = &broken["problems"][0];
+    assert_eq!((&step["problem"], &step["step"]), (&"failed_step".into(), &"rollback".into()), "{broken}");
+    // The methods are there; what the full check found is not forgotten.
+    let report = strategies.run(&["doctor", "--json"]).stdout;
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let expected = json!([{"strategy": "mine", "origin": "liar:RollsBackNothing", "check": broken}]);
+    assert_eq!(report["custom_strategies"], expected);
+    assert_eq!(strategies.last_check(), broken);
+    strategies.world.file("config/strategies/liar.py", format!("{LIAR}\n"));
+    assert_eq!(strategies.last_check(), json!({"status": "not_checked"}));
+}
+
+#[test]
+fn a_strategy_that_is_broken_does_not_make_doctor_fail() {
+    let strategies = Strategies::class("Half");
+    let healthy = Strategies::with("module: builtin:filesystem_copy").run(&["doctor"]);
+    let ran = strategies.run(&["doctor"]);
+    assert_eq!(ran.code, healthy.code, "{}{}", ran.stdout, ran.stderr);
+    let line = ran.stdout.lines().find(|line| line.contains(" mine ")).unwrap();
+    assert!(line.starts_with("no ") && line.contains("liar:Half: `write` takes (ref, path)"), "{line}");
+    assert!(!healthy.stdout.lines().any(|line| line.contains(" mine ")), "{}", healthy.stdout);
 }
 
 #[test]

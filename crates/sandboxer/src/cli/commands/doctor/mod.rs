@@ -1,4 +1,5 @@
 mod containment;
+mod custom;
 mod hub;
 
 use std::os::unix::fs::MetadataExt;
@@ -7,12 +8,15 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use sandboxer::wiring::{self, Setup};
 use sandboxer_core::config::{DatabaseSettings, EventsSettings, KEYS, RunSettings, Settings};
-use sandboxer_core::environment::Health;
+use sandboxer_core::environment::{ExtensionDefinition, Health};
 use sandboxer_core::service::{Sandbox, SandboxManager};
+use sandboxer_core::verification::CheckResult;
 use sandboxer_documents::git;
+use sandboxer_plugin::extension::last_check;
 use sandboxer_strategies::git_worktree;
 use serde::Serialize;
 
+use self::custom::CustomStrategyCheck;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Ui, size, style, table};
 use crate::cli::session::{App, current_dir};
@@ -51,6 +55,9 @@ struct ExtensionHealth {
     extension: String,
     healthy: bool,
     reason: String,
+    /// The result of verifying it; `None` for one that is not a plugin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<CheckResult>,
 }
 
 #[derive(Serialize)]
@@ -65,6 +72,7 @@ struct Report {
     usable: bool,
     checks: Vec<Check>,
     strategies: Vec<StrategyHealth>,
+    custom_strategies: Vec<CustomStrategyCheck>,
     containment: Vec<Check>,
     extensions: Vec<ExtensionHealth>,
     settings: Vec<SettingReport>,
@@ -92,10 +100,12 @@ fn examine(app: &App) -> Result<Report, CliError> {
     checks.push(catalogue);
     let scratch = settings.scratch.as_deref().map_or(home, existing_ancestor);
     let strategies = strategies(&[scratch, &here]);
+    let custom_strategies = custom::check_all(app, &settings)?;
     let works = strategies.iter().any(|s| s.healthy && s.strategy != "none");
     let usable = checks.iter().all(|check| check.ok) && works;
     let containment = containment::checks();
-    Ok(Report { usable, checks, strategies, containment, extensions, settings: settings_report(&settings) })
+    let settings = settings_report(&settings);
+    Ok(Report { usable, checks, strategies, custom_strategies, containment, extensions, settings })
 }
 
 fn check(about: &'static str, result: Result<String, String>) -> Check {
@@ -189,7 +199,7 @@ fn overlapping(sandboxes: &[Sandbox]) -> Vec<(&str, &str)> {
     pairs.filter(|(a, b)| meet(a, b)).map(|(a, b)| (a.name.as_str(), b.name.as_str())).collect()
 }
 
-/// The settings, or the defaults with a complaint.
+/// The settings; if they cannot be used, those of the user alone, and the reason.
 fn configuration(app: &App, here: &Path) -> (Check, Settings) {
     let file = app.places.config.as_deref();
     let place = match file {
@@ -199,7 +209,11 @@ fn configuration(app: &App, here: &Path) -> (Check, Settings) {
     };
     match app.settings(here) {
         Ok(settings) => (check("configuration", Ok(place)), settings),
-        Err(error) => (check("configuration", Err(told(&error))), Settings::default()),
+        // The project's file is not to be used; the user's own may still be right.
+        Err(error) => {
+            let own = app.own_settings().unwrap_or_default();
+            (check("configuration", Err(told(&error))), own)
+        }
     }
 }
 
@@ -268,19 +282,25 @@ fn extensions(app: &App) -> (Check, Vec<ExtensionHealth>) {
     match app.extension_health() {
         Ok(found) => {
             let sentence = format!("read; {}", output::count(found.len(), "extension"));
-            (check("catalogue", Ok(sentence)), found.into_iter().map(extension_health).collect())
+            let home = &app.places.home;
+            let health = |(known, health)| extension_health(&known, health, last_check(home, &known));
+            (check("catalogue", Ok(sentence)), found.into_iter().map(health).collect())
         }
         Err(error) => (check("catalogue", Err(told(&error))), Vec::new()),
     }
 }
 
-fn extension_health((extension, health): (String, Health)) -> ExtensionHealth {
+fn extension_health(
+    known: &ExtensionDefinition,
+    health: Health,
+    check: Option<CheckResult>,
+) -> ExtensionHealth {
     let (healthy, reason) = match health {
         Health::Healthy => (true, "it can be used".to_owned()),
         Health::Unhealthy(reason) => (false, reason),
         Health::Undetected(reason) => (false, format!("not here: {reason}")),
     };
-    ExtensionHealth { extension, healthy, reason }
+    ExtensionHealth { extension: known.id.clone(), healthy, reason, check }
 }
 
 fn settings_report(settings: &Settings) -> Vec<SettingReport> {
@@ -365,6 +385,7 @@ fn show(ui: &mut Ui, report: &Report) -> Result<(), CliError> {
         let strategy = &health.strategy;
         ui.line(format_args!("{}  {strategy:<16} {way}in {place}: {reason}", mark(ui, health.healthy)))?;
     }
+    report.custom_strategies.iter().try_for_each(|check| custom::show(ui, check))?;
     report.containment.iter().try_for_each(|check| show_check(ui, check))?;
     for health in &report.extensions {
         let (extension, reason) = (output::name(&health.extension), output::sentence(&health.reason));

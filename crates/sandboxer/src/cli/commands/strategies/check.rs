@@ -8,8 +8,9 @@ use sandboxer_core::contract::{CancelFlag, Capabilities, NoProgress};
 use sandboxer_core::registry::{StrategyContext, StrategyEntry, StrategyRegistry};
 use sandboxer_core::resolve::choose_strategy;
 use sandboxer_documents::Told;
+use sandboxer_plugin::CheckRecord;
 use sandboxer_plugin::check::{Again, Bench, Outcome as StepOutcome, Report, Step, check};
-use sandboxer_plugin::strategy::log_path;
+use sandboxer_plugin::strategy::{check_record, log_path};
 use serde::Serialize;
 
 use super::ground::{self, Place};
@@ -28,7 +29,7 @@ const QUOTED_LINES: usize = 6;
 ///
 /// Every promise is one step: reading, writing, leaving the resource alone until commit, checkpoints, conflicts, cleaning up. What
 /// the strategy says it did is not believed but looked at. It is tried on a directory, checkout or file that is thrown away, with
-/// a state directory that is thrown away too. Exit code 1 means that a step failed.
+/// a state directory that is thrown away too. Exit code 1 means that a step failed. `sandbox strategies` shows the last result.
 ///
 /// With --on it is tried on something real: the check commits to it, below a name of its own that starts with
 /// `sandboxer-check-`, and takes that out again where the strategy has files.
@@ -73,14 +74,26 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
     let modules = app.places.modules();
     let registry = wiring::registry(&settings, &place.home(), modules.as_deref(), &signals.cancel_flag())?;
     let said = |error| without_log_file(error, &place, &args.name);
-    let entry = registry.get(&args.name).map_err(said)?;
+    let record = record(app, &settings, &args.name);
+    let found = registry.get(&args.name);
+    record.iter().for_each(|record| record.save_verification(&found));
+    let entry = found.map_err(said)?;
     let mut bench = args.bench(app, &place, &registry, entry, signals.cancel_flag())?;
     bench.again = Some(once_more(&args.name, settings, &place, modules, signals.cancel_flag()));
     let report = tried(entry, &place, &bench).map_err(said)?;
     if signals.cancel_flag().is_cancelled() {
         return Err(interrupted(&bench, args));
     }
+    if let Some(Err(error)) = record.map(|record| record.save(report.result())) {
+        app.ui.warn(format_args!("the result of this check was not saved: {}", error.in_full()));
+    }
     tell(app, entry, &report, &place)
+}
+
+/// Where the result is kept: in the state directory of the user, unlike everything else of a check. Only plugins have one.
+fn record(app: &App, settings: &Settings, name: &str) -> Option<CheckRecord> {
+    let custom = settings.custom_strategies.get(name).filter(|custom| custom.builtin().is_none())?;
+    Some(check_record(&app.places.home, name, custom, app.places.modules().as_deref()))
 }
 
 /// What starts the strategy a second time, in a process of its own where it has one.

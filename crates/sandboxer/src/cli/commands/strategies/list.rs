@@ -1,6 +1,7 @@
 use sandboxer::wiring::left_out;
 use sandboxer_core::contract::Capabilities;
 use sandboxer_core::registry::{Declaration, StrategyEntry, StrategyRegistry};
+use sandboxer_core::verification::{CheckResult, join_problems};
 use serde::Serialize;
 
 use crate::cli::output::{self, shell_word, table};
@@ -22,6 +23,8 @@ struct Strategy {
     capabilities: Option<Capabilities>,
     /// Whether the configuration alone speaks for it.
     declared: bool,
+    /// The result of the last check; `None` for what is built in.
+    check: Option<CheckResult>,
 }
 
 pub fn run(app: &mut App) -> Outcome {
@@ -31,7 +34,9 @@ pub fn run(app: &mut App) -> Outcome {
         app.ui.document(&Document { strategies })?;
     } else {
         let rows: Vec<Vec<String>> = strategies.iter().map(row).collect();
-        app.ui.bytes(table(&["NAME", "ISOLATES", "CHECKPOINTS", "ORIGIN", "SUMMARY"], &rows).as_bytes())?;
+        app.ui.bytes(
+            table(&["NAME", "ISOLATES", "CHECKPOINTS", "CHECK", "ORIGIN", "SUMMARY"], &rows).as_bytes(),
+        )?;
     }
     Ok(exit::OK)
 }
@@ -51,16 +56,30 @@ fn registered(entry: &StrategyEntry) -> Strategy {
         origin: entry.origin.clone(),
         capabilities: Some(entry.capabilities.clone()),
         declared: false,
+        check: None,
     }
 }
 
 fn declared(declaration: &Declaration) -> Strategy {
-    let name = declaration.name.clone();
-    let summary = match declaration.origin.as_str() {
-        left_out::ORIGIN => left_out::HINT.to_owned(),
-        _ => format!("not started yet; `sandbox strategies check {}` tries it", shell_word(&name)),
-    };
-    Strategy { name, summary, origin: declaration.origin.clone(), capabilities: None, declared: true }
+    let is_left_out = declaration.origin == left_out::ORIGIN;
+    let check = (!is_left_out).then(|| (declaration.last_check)());
+    Strategy {
+        name: declaration.name.clone(),
+        summary: check.as_ref().map_or(left_out::HINT.to_owned(), |check| describe(&declaration.name, check)),
+        origin: declaration.origin.clone(),
+        capabilities: None,
+        declared: true,
+        check,
+    }
+}
+
+fn describe(name: &str, check: &CheckResult) -> String {
+    let command = format!("`sandbox strategies check {}`", shell_word(name));
+    match check {
+        CheckResult::Ok => format!("passed its last check; {command} repeats it"),
+        CheckResult::Broken { problems } => join_problems(problems),
+        CheckResult::NotChecked => format!("not started yet; {command} tries it"),
+    }
 }
 
 fn row(strategy: &Strategy) -> Vec<String> {
@@ -73,6 +92,7 @@ fn row(strategy: &Strategy) -> Vec<String> {
         output::name(&strategy.name),
         can(|capabilities| capabilities.isolates),
         can(|capabilities| capabilities.checkpoints),
+        strategy.check.as_ref().map_or("-".to_owned(), ToString::to_string),
         output::name(&strategy.origin),
         output::sentence(&strategy.summary),
     ]

@@ -13,7 +13,8 @@ use crate::cli::session::{App, current_dir};
 
 /// List the ways to isolate, built-in and custom; or try one
 ///
-/// A custom strategy is started when it is first used. Listing starts none.
+/// A custom strategy is started when it is first used, and verified then. Listing starts none: it shows the result of the last
+/// check, which counts until the configuration entry or the plugin's file changes.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -29,13 +30,15 @@ pub struct Args {
 /// What to do with one of them.
 #[derive(clap::Subcommand)]
 enum What {
+    /// List all of them, as without a subcommand
+    List,
     Check(check::Args),
     Log(log::Args),
 }
 
 pub fn run(app: &mut App, args: &Args) -> Outcome {
     match &args.what {
-        None => list::run(app),
+        None | Some(What::List) => list::run(app),
         Some(What::Check(args)) => check::run(app, args),
         Some(What::Log(args)) => log::run(app, args),
     }
