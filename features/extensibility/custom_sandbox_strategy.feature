@@ -235,15 +235,25 @@ Feature: Custom strategies
       Then it prints "not checked"
       And there is no trace
 
-    Scenario: A broken declaration does not stop a command that does not use it
+    Scenario Outline: A broken declaration does not stop a command that does not use it
       Given importing the module "company" leaves a trace
       And the configuration says of "other"
         """
-        {module: "exec:/nowhere/prog"}
+        <entry>
         """
       When "sandbox create --strategy filesystem_copy" is run
-      Then it prints "created sandbox"
+      Then it prints "ready, made just now"
       And there is no trace
+      When "sandbox create --strategy other" is run
+      Then it prints "other"
+      And it prints "<reason>"
+
+      Examples:
+        | entry                          | reason                    |
+        | {module: "exec:/nowhere/prog"} | /nowhere/prog             |
+        | {module: "compani:Copies"}     | compani                   |
+        | {module: company}              | needs the class           |
+        | {module: "exec:prog"}          | is not an absolute path   |
 
     Scenario Outline: Nothing of an untrusted project is imported for a check
       Given importing the module "company" leaves a trace

@@ -12,7 +12,7 @@ pub mod left_out;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sandboxer_core::config::{CustomStrategy, Settings, Source};
+use sandboxer_core::config::{CustomStrategy, InvalidEntry, Settings, Source};
 use sandboxer_core::contract::{
     CancelFlag, LocalPermissions, NoProgress, NothingRuns, PermissionService, Progress, Runtime,
 };
@@ -118,6 +118,9 @@ fn add_custom(
     custom: &CustomStrategy,
     around: &Surroundings,
 ) -> Result<()> {
+    if let Some(InvalidEntry { message, hint }) = custom.invalid.clone() {
+        return Err(Error::Usage { message, hint });
+    }
     match custom.source() {
         Source::Builtin(existing) => {
             let is_left_out = |d: &&Declaration| d.name == existing && d.origin == left_out::ORIGIN;

@@ -36,6 +36,17 @@ pub struct CustomStrategy {
     pub resource_types: Vec<String>,
     /// Options handed to the strategy.
     pub options: BTreeMap<String, Value>,
+    /// Set for an entry of a file that cannot be used. Only a command that uses the strategy fails.
+    pub invalid: Option<InvalidEntry>,
+}
+
+/// Why an entry cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidEntry {
+    /// What is wrong with it.
+    pub message: String,
+    /// What to write instead.
+    pub hint: Option<String>,
 }
 
 /// What a custom strategy is made of.
@@ -148,7 +159,8 @@ impl fmt::Debug for CustomStrategy {
         let mut shown = f.debug_struct("CustomStrategy");
         shown.field("module", &self.module).field("class", &self.class).field("python", &self.python);
         shown.field("env", &self.env.keys()).field("timeout", &self.timeout);
-        shown.field("resource_types", &self.resource_types).field("options", &self.options).finish()
+        shown.field("resource_types", &self.resource_types).field("options", &self.options);
+        shown.field("invalid", &self.invalid).finish()
     }
 }
 
@@ -238,18 +250,26 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// The entry `name`, checked; an error says which entry it is about.
+    /// The entry `name`. One that cannot be used says why, and stops nothing else in the file from being used.
+    ///
+    /// # Errors
+    /// Only what is not about this entry.
     pub(super) fn read(self, name: &str) -> Result<CustomStrategy> {
-        let read = || {
-            check_name(name)?;
-            let strategy = self.into_strategy()?;
-            strategy.check()?;
-            Ok(strategy)
-        };
-        read().map_err(|error| match error {
-            Error::Usage { message, hint } => Error::Usage { message: format!("{name}: {message}"), hint },
+        let module = self.module.clone();
+        match self.checked(name) {
+            Err(Error::Usage { message, hint }) => {
+                let invalid = Some(InvalidEntry { message, hint });
+                Ok(CustomStrategy { module, invalid, ..CustomStrategy::default() })
+            }
             other => other,
-        })
+        }
+    }
+
+    fn checked(self, name: &str) -> Result<CustomStrategy> {
+        check_name(name)?;
+        let strategy = self.into_strategy()?;
+        strategy.check()?;
+        Ok(strategy)
     }
 
     fn into_strategy(self) -> Result<CustomStrategy> {
@@ -261,6 +281,7 @@ impl Written {
             python: self.python,
             resource_types: self.resource_types,
             options: self.options,
+            invalid: None,
         })
     }
 }

@@ -23,7 +23,7 @@ mod trust;
 mod untrusted;
 pub(crate) mod yaml;
 
-pub use custom_strategy::{CustomStrategy, Source};
+pub use custom_strategy::{CustomStrategy, InvalidEntry, Source};
 pub use database::DatabaseSettings;
 pub use duration::{parse_duration, parse_ttl};
 pub use events::{EventsSettings, TokenRef};

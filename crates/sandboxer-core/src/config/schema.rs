@@ -343,9 +343,18 @@ project: shop
         assert_eq!(custom["fast"].options["threads"], json!(2));
         assert_eq!(custom["theirs"].class.as_deref(), Some("Snapshot"));
         assert!(complaint("sandbox:\n  custom_strategies:\n    x: {class: C}\n").1.contains("module"));
-        assert!(
-            complaint("sandbox:\n  custom_strategies:\n    '': {module: 'm:C'}\n").1.contains("is no name")
+    }
+
+    #[test]
+    fn an_unusable_custom_strategy_leaves_the_rest_of_the_file_valid() {
+        let entries = read(
+            "sandbox:\n  custom_strategies:\n    odd: {module: 'exec:p'}\n    mine: {module: 'm:C'}\nproject: shop\n",
         );
+        assert_eq!(entries.len(), 2);
+        let Setting::CustomStrategies(custom) = &entries[0].setting else { panic!("{entries:?}") };
+        let invalid = custom["odd"].invalid.as_ref().unwrap();
+        assert_eq!(invalid.message, "\"p\" is not an absolute path");
+        assert_eq!((&*custom["odd"].module, &custom["mine"].invalid), ("exec:p", &None));
     }
 
     #[test]
@@ -369,11 +378,6 @@ project: shop
             ("overlay:\n  durability: none\n", 2, "overlay.durability: \"none\" is not a durability"),
             ("sandbox:\n  stratgy: none\n", 2, "unknown key \"stratgy\""),
             ("run:\n  pids: 0\n", 2, "run.pids: \"0\" is not a number of processes from 1 to 4194304"),
-            (
-                "sandbox:\n  custom_strategies:\n    mine: {module: 'exec:p'}\n",
-                3,
-                "sandbox.custom_strategies: mine: \"p\" is not an absolute path",
-            ),
             ("run:\n  env: [A=1]\n", 2, "run.env: \"A=1\" is not the name of a variable"),
         ];
         for (text, line, message) in table {

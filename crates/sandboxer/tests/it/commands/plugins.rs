@@ -317,15 +317,20 @@ fn an_odd_answer_does_not_deny_a_commit_that_happened() {
 #[test]
 fn a_broken_entry_troubles_whoever_asks_for_it_and_nobody_else() {
     let plugins = Plugins::with_sandbox("Honest");
-    let broken = "    typo: {module: \"builtin:filesystem_cpy\"}\n    again: {module: \"builtin:mine\"}\n    none: {module: \"a:B\"}\n";
+    let broken = "    typo: {module: \"builtin:filesystem_cpy\"}\n    again: {module: \"builtin:mine\"}\n    none: {module: \"a:B\"}\n    vague: {module: a}\n    odd/name: {module: \"a:B\"}\n";
     let present = plugins.world.text("config/config.yaml");
     plugins.configure(&(present + broken));
     let starts = plugins.noted("start");
     assert!(plugins.ok(&["list"]).stdout.contains("try"));
     assert_eq!(plugins.noted("start"), starts, "it was started for nothing");
-    for (name, words) in
-        [("typo", "filesystem_copy"), ("again", "no built-in strategy"), ("none", "registered already")]
-    {
+    for (name, words) in [
+        ("typo", "filesystem_copy"),
+        ("again", "no built-in strategy"),
+        ("none", "registered already"),
+        ("vague", "needs the class"),
+        ("odd/name", "no name for a custom strategy"),
+    ] {
+        assert!(plugins.error(&["strategies", "check", name]).contains(words), "{name}");
         let told = plugins.error(&["create", "-s", name]);
         assert!(
             told.contains(words) && told.contains(&format!("custom_strategies.{name}")),

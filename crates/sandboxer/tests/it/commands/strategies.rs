@@ -362,9 +362,8 @@ fn a_strategy_that_is_broken_does_not_make_doctor_fail() {
     let healthy = Strategies::with("module: builtin:filesystem_copy").run(&["doctor"]);
     let ran = strategies.run(&["doctor"]);
     assert_eq!(ran.code, healthy.code, "{}{}", ran.stdout, ran.stderr);
-    let line = ran.stdout.lines().find(|line| line.contains(" mine ")).unwrap();
-    assert!(line.starts_with("no ") && line.contains("liar:Half: `write` takes (ref, path)"), "{line}");
-    assert!(!healthy.stdout.lines().any(|line| line.contains(" mine ")), "{}", healthy.stdout);
+    let line = ran.stdout.lines().find(|line| line.starts_with("no  mine ")).unwrap();
+    assert!(line.contains("liar:Half: `write` takes (ref, path)"), "{line}");
 }
 
 #[test]

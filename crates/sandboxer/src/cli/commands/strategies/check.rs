@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use sandboxer::wiring;
 use sandboxer_core::Error;
-use sandboxer_core::config::Settings;
+use sandboxer_core::config::{CustomStrategy, Settings};
 use sandboxer_core::contract::{CancelFlag, Capabilities, NoProgress};
 use sandboxer_core::registry::{StrategyContext, StrategyEntry, StrategyRegistry};
 use sandboxer_core::resolve::choose_strategy;
@@ -92,7 +92,8 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
 
 /// Where the result is kept: in the state directory of the user, unlike everything else of a check. Only plugins have one.
 fn record(app: &App, settings: &Settings, name: &str) -> Option<CheckRecord> {
-    let custom = settings.custom_strategies.get(name).filter(|custom| custom.builtin().is_none())?;
+    let is_plugin = |custom: &&CustomStrategy| custom.builtin().is_none() && custom.invalid.is_none();
+    let custom = settings.custom_strategies.get(name).filter(is_plugin)?;
     Some(check_record(&app.places.home, name, custom, app.places.modules().as_deref()))
 }
 
