@@ -29,19 +29,19 @@ pub enum CheckResult {
 pub enum PluginProblem {
     /// A method that the role requires is not there.
     MissingMethod {
-        /// Its name.
+        /// The method's name.
         method: String,
     },
     /// Something has the method's name and cannot be called.
     UncallableMethod {
-        /// Its name.
+        /// The method's name.
         method: String,
         /// What it is instead, as the rest of a sentence: "is a coroutine".
         reason: String,
     },
     /// A method cannot take the arguments that it is called with.
     WrongArguments {
-        /// Its name.
+        /// The method's name.
         method: String,
         /// The parameters that it has.
         takes: Vec<String>,
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_keeps_its_problems_and_an_interruption_is_no_result() {
+    fn an_error_keeps_its_problems_and_an_interruption_gives_no_result() {
         let problems = vec![wrong_arguments()];
         let error =
             Error::InvalidPlugin { plugin: "mine".into(), role: "strategy", problems: problems.clone() };

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_record_is_no_result() {
+    fn a_damaged_record_counts_as_not_checked() {
         let home = tempfile::tempdir().unwrap();
         let record = open(home.path(), &python("a:B"));
         record.save(CheckResult::Ok).unwrap();
