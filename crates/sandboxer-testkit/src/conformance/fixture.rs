@@ -216,11 +216,9 @@ impl Fixture {
         let mut found = files_below(&self.home);
         let plugins = self.home.join("plugins");
         found.retain(|path| path.file_name().is_some_and(|name| name != "scratch-roots"));
-        // What belongs to a plugin and to none of its sandboxes: its log, and the Python that is carried along.
-        found.retain(|path| {
-            let name = path.strip_prefix(&plugins).map(|path| path.to_string_lossy().into_owned());
-            !name.is_ok_and(|name| name.starts_with("python/") || name.starts_with("log/"))
-        });
+        // These belong to a plugin and to none of its sandboxes.
+        let of_plugins = ["python", "log", "checks"].map(|name| plugins.join(name));
+        found.retain(|path| !of_plugins.iter().any(|directory| path.starts_with(directory)));
         for ancestor in self.original.ancestors() {
             let own = ancestor.starts_with(self._dirs[self._dirs.len() - 1].path());
             let listing = fs::read_dir(ancestor).into_iter().flatten().flatten();

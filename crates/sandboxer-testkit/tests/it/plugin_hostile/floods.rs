@@ -107,7 +107,7 @@ fn a_ref_that_swells() {
 
 #[test]
 fn much_on_standard_error() {
-    let options = json!({"evil": "chatter", "in": "diff", "times": 1, "bytes": 200 << 20});
+    let options = json!({"evil": "chatter", "in": "diff", "times": 1, "bytes": 40 << 20});
     receive_in_a_process_of_its_own(&json!({"options": options, "words": []}));
 }
 
