@@ -39,7 +39,9 @@ socat:socat:networks of other machines
 iptables:iptables:engines on other machines
 docker-compose:docker-compose:stacks of services on other machines
 podman:podman:other machines whose engine is podman
-podman-compose:podman-compose:other machines whose engine is podman
+/usr/lib/podman/netavark:netavark:stacks on podman
+slirp4netns:slirp4netns:podman without root
+newuidmap:uidmap:podman without root
 '
 
 # Prints the lines of SYSTEM_TOOLS whose command is not there.

@@ -84,14 +84,3 @@ fn docker_compose_reads_texts_as_they_are_meant() {
         });
     });
 }
-
-#[test]
-fn podman_compose_takes_every_example() {
-    if run("podman-compose", &["config", "--help"], Path::new("/")).is_none_or(|out| !out.status.success()) {
-        return sandboxer_testkit::skip("podman-compose is not installed, or cannot check a file");
-    }
-    each_example(|name, out, _| {
-        let ran = run("podman-compose", &["-f", "stack.yaml", "config"], out).unwrap();
-        assert!(ran.status.success(), "{name}: {}", String::from_utf8_lossy(&ran.stderr));
-    });
-}

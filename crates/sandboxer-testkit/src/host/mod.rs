@@ -45,7 +45,7 @@ pub enum Engine {
     /// Debian's docker, with `docker-compose`.
     #[default]
     Docker,
-    /// Podman as root, with `podman-compose`.
+    /// Podman, of root and of the guest.
     Podman,
     /// Nothing: a machine to log in to, which starts at once.
     None,
@@ -57,6 +57,15 @@ impl Engine {
         self == Self::Podman
     }
 }
+
+/// Without netavark podman has bridges that nobody can name; the others are what a user who is not root needs.
+const PODMAN_PROGRAMS: [(&str, &str); 5] = [
+    ("iptables", "iptables"),
+    ("podman", "podman"),
+    ("/usr/lib/podman/netavark", "netavark"),
+    ("slirp4netns", "slirp4netns"),
+    ("newuidmap", "uidmap"),
+];
 
 /// What a machine is to be like.
 #[derive(Clone, Debug, Default)]
@@ -343,9 +352,7 @@ fn requirements(setup: &Setup) -> Result<PathBuf, String> {
     }
     let engine: &[(&str, &str)] = match setup.engine {
         Engine::Docker => &[("iptables", "iptables"), ("docker-compose", "docker-compose")],
-        Engine::Podman => {
-            &[("iptables", "iptables"), ("podman", "podman"), ("podman-compose", "podman-compose")]
-        }
+        Engine::Podman => &PODMAN_PROGRAMS,
         Engine::None => &[],
     };
     let always = [

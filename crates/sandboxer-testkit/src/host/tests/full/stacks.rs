@@ -60,18 +60,3 @@ fn what_is_left_is_found() {
         host.inventory("")
     );
 }
-
-#[test]
-fn a_stack_comes_up_with_podman() {
-    let host = host!(RemoteHost::start_podman());
-    // Which needs a program that its package only recommends; and says that all is well where it is missing.
-    fs::write(host.home().join("stack.yaml"), STACK.replace("    init: true\n", "")).unwrap();
-    told(&by_ssh(&host, "podman-compose -p stack -f stack.yaml up -d", ""));
-    let found = host.inventory("stack");
-    let kinds: Vec<&str> = found.iter().map(|line| line.split(' ').next().unwrap()).collect();
-    assert_eq!(kinds, ["container", "container", "network", "volume"], "{found:?}");
-    told(&by_ssh(&host, "podman-compose -p stack -f stack.yaml down -t 0 -v", ""));
-    // This version forgets the networks that it made.
-    let left = host.inventory("");
-    assert!(left.len() == 1 && left[0].starts_with("network stack_inside"), "{left:?}");
-}
