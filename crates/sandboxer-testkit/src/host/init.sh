@@ -38,6 +38,15 @@ mount -t overlay -o lowerdir=/etc,upperdir=/run/etc,workdir=/run/work overlay /e
 }
 cat "$dir/passwd" >>/etc/passwd
 cat "$dir/group" >>/etc/group
+# What an engine of the guest's needs: ids for its containers, a directory until the next start, and the device of its network.
+cat "$dir/subordinate-ids" >>/etc/subuid
+cat "$dir/subordinate-ids" >>/etc/subgid
+mkdir -p /run/user
+install -d -m 700 -o guest -g guest /run/user/64321
+if [ -e /dev/net/tun ]; then
+    mknod -m 666 /run/tun c 10 200
+    mount --bind /run/tun /dev/net/tun
+fi
 mkdir -p /etc/containers
 cp "$dir/storage.conf" /etc/containers/
 # As where a resolver of the system's runs, which is what an engine asks on behalf of its containers.

@@ -22,6 +22,11 @@ use crate::run::Lifetime;
 
 const JANITOR: &str = include_str!("janitor.sh");
 const INIT: &str = include_str!("init.sh");
+/// Puts a command into the machine's own control group, the root of those that it sees.
+const ENTER_GROUP: &str = r#"
+for at in $(awk '$3 == "cgroup" || $3 == "cgroup2" { print $2 }' /proc/self/mounts | sort -u); do echo 0 >"$at/cgroup.procs"; done
+exec "$@"
+"#;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running machine; dropped, it ends with everything on it.
@@ -31,6 +36,7 @@ pub(super) struct Machine {
     /// The number of its first process, as seen from here.
     pub(super) first: String,
     own_network: bool,
+    own_control_group: bool,
     /// `None` for the machine of the run, which outlives this value.
     pub(super) janitor: Option<Child>,
 }
@@ -46,7 +52,13 @@ impl Machine {
         prepare(&dir);
         let mut janitor = janitor(&dir, setup, command);
         let janitor = Some(janitor.stdin(lifetime.janitor_input()).spawn().map_err(|e| e.to_string())?);
-        let mut machine = Self { dir, first: String::new(), own_network: !setup.main_network, janitor };
+        let mut machine = Self {
+            dir,
+            first: String::new(),
+            own_network: !setup.main_network,
+            own_control_group: setup.engine.keeps_to_the_root_of_control_groups(),
+            janitor,
+        };
         machine.first = machine.wait()?;
         Ok(machine)
     }
@@ -54,7 +66,7 @@ impl Machine {
     /// The machine that another process has started in this directory, with a network of its own.
     pub(super) fn attach(dir: PathBuf) -> Self {
         let first = fs::read_to_string(dir.join("machine")).unwrap().trim().to_owned();
-        Self { dir, first, own_network: true, janitor: None }
+        Self { dir, first, own_network: true, own_control_group: false, janitor: None }
     }
 
     fn wait(&mut self) -> Result<String, String> {
@@ -94,6 +106,9 @@ impl Machine {
     pub(super) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.first, "--mount", "--uts", "--pid", "--net", "--cgroup", "--"]);
+        if self.own_control_group {
+            command.args(["sh", "-c", ENTER_GROUP, "sh"]);
+        }
         command.arg(program).env_clear().env("PATH", path()).env("HOME", "/root").stdin(Stdio::null());
         command
     }

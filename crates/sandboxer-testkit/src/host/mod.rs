@@ -45,8 +45,10 @@ pub enum Engine {
     /// Debian's docker, with `docker-compose`.
     #[default]
     Docker,
-    /// Podman, of root and of the guest.
+    /// Podman, as root.
     Podman,
+    /// Podman, as [`GUEST`].
+    RootlessPodman,
     /// Nothing: a machine to log in to, which starts at once.
     None,
 }
@@ -54,7 +56,7 @@ pub enum Engine {
 impl Engine {
     /// Podman has no setting for the control group above its containers: its machine has a root of its own.
     fn keeps_to_the_root_of_control_groups(self) -> bool {
-        self == Self::Podman
+        matches!(self, Self::Podman | Self::RootlessPodman)
     }
 }
 
@@ -111,6 +113,11 @@ impl RemoteHost {
         Self::with(&Setup { engine: Engine::Podman, ..Setup::default() })
     }
 
+    /// A machine with podman for [`GUEST`] alone, or why there is none here.
+    pub fn start_rootless_podman() -> Result<Self, String> {
+        Self::with(&Setup { engine: Engine::RootlessPodman, ..Setup::default() })
+    }
+
     /// A machine without an engine, whose sshd listens on a port of this machine's loopback: no `ProxyCommand`, and ssh's own words for what fails.
     pub fn plain() -> Result<Self, String> {
         Self::with(&Setup { engine: Engine::None, main_network: true, ..Setup::default() })
@@ -160,7 +167,9 @@ impl RemoteHost {
         let plugin = setup.compose_plugin.then(compose_plugin).transpose()?;
         let host = match setup.engine {
             Engine::Docker => Self::launch_docker(setup, lifetime)?,
-            Engine::Podman | Engine::None => Self::launch(new_dir(), setup, &[], lifetime)?,
+            Engine::Podman | Engine::RootlessPodman | Engine::None => {
+                Self::launch(new_dir(), setup, &[], lifetime)?
+            }
         };
         host.sshd.start(&host.machine);
         host.trust_host_key();
@@ -256,18 +265,24 @@ impl RemoteHost {
 
     /// Runs the engine's client there; what it said.
     pub fn run(&self, arguments: &[&str]) -> String {
-        self.there(self.client(), arguments)
+        said(&self.try_run(arguments), "the engine", arguments)
     }
 
     /// The same where it may fail.
     pub fn try_run(&self, arguments: &[&str]) -> Output {
-        self.in_namespace(self.client()).args(arguments).output().unwrap()
+        self.client().args(arguments).output().unwrap()
     }
 
-    fn client(&self) -> &'static str {
+    fn client(&self) -> Command {
         match self.engine {
-            Engine::Docker => "docker",
-            Engine::Podman => "podman",
+            Engine::Docker => self.in_namespace("docker"),
+            Engine::Podman => self.in_namespace("podman"),
+            Engine::RootlessPodman => {
+                let mut command = self.in_namespace("setpriv");
+                command.args(users::AS_GUEST).args(["env", "HOME=/home/guest", "podman"]);
+                command.current_dir("/");
+                command
+            }
             Engine::None => panic!("a machine without an engine"),
         }
     }
@@ -352,7 +367,7 @@ fn requirements(setup: &Setup) -> Result<PathBuf, String> {
     }
     let engine: &[(&str, &str)] = match setup.engine {
         Engine::Docker => &[("iptables", "iptables"), ("docker-compose", "docker-compose")],
-        Engine::Podman => &PODMAN_PROGRAMS,
+        Engine::Podman | Engine::RootlessPodman => &PODMAN_PROGRAMS,
         Engine::None => &[],
     };
     let always = [

@@ -9,8 +9,13 @@ pub const GUEST: &str = "guest";
 /// Whose members may talk to the engine.
 pub(super) const ENGINE_GROUP: &str = "engine";
 
+/// Arguments of `setpriv`.
+pub(super) const AS_GUEST: [&str; 3] = ["--reuid=64321", "--regid=64321", "--clear-groups"];
+
 const GUEST_ID: u32 = 64_321;
 const ENGINE_GROUP_ID: u32 = 64_322;
+/// The first of the ids that the guest's containers have.
+const SUBORDINATE_IDS: u32 = 200_000;
 
 /// Writes what is appended to the machine's lists of users and groups, and makes the guest's home.
 pub(super) fn write(dir: &Path) {
@@ -18,6 +23,7 @@ pub(super) fn write(dir: &Path) {
     let groups = format!("{GUEST}:x:{GUEST_ID}:\n{ENGINE_GROUP}:x:{ENGINE_GROUP_ID}:{GUEST}\n");
     fs::write(dir.join("passwd"), user).unwrap();
     fs::write(dir.join("group"), groups).unwrap();
+    fs::write(dir.join("subordinate-ids"), format!("{GUEST}:{SUBORDINATE_IDS}:65536\n")).unwrap();
     let home = dir.join("home").join(GUEST);
     fs::create_dir_all(&home).unwrap();
     chown(&home, Some(GUEST_ID), Some(GUEST_ID)).unwrap();

@@ -100,10 +100,8 @@ impl<'a> Shop<'a> {
     }
 }
 
-#[test]
-fn a_stack_runs_on_podman_as_root() {
-    let Some(host) = stack::own(RemoteHost::start_podman()) else { return };
-    let shop = Shop::new(&host, host.name());
+fn lifecycle(host: &RemoteHost, name: &str) {
+    let shop = Shop::new(host, name);
     let made = shop.create("e2e");
     assert_eq!(made["state"], "ready", "{made:#}");
     shop.reaches_services_and_nothing_else();
@@ -113,4 +111,16 @@ fn a_stack_runs_on_podman_as_root() {
     shop.destroy("e2e");
     nothing_there(&shop.world, shop.host);
     nothing_here(&shop.world);
+}
+
+#[test]
+fn a_stack_runs_on_podman_as_root() {
+    let Some(host) = stack::own(RemoteHost::start_podman()) else { return };
+    lifecycle(&host, host.name());
+}
+
+#[test]
+fn a_stack_runs_on_podman_without_root() {
+    let Some(host) = stack::own(RemoteHost::start_rootless_podman()) else { return };
+    lifecycle(&host, &host.guest_name());
 }
