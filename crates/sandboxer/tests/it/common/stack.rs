@@ -83,6 +83,26 @@ fn without_local_engine(world: &World) {
     world.file("user/.config/sandboxer/extensions/ext.container.yaml", file.to_string());
 }
 
+/// Services reach neither an address of their host, where sshd listens on each of them, nor a name server.
+pub fn assert_network_is_denied(world: &World, host: &RemoteHost, services: &[&str]) {
+    let names = host.name_server();
+    host.there("ip", &["address", "replace", "192.0.2.1/32", "dev", "lo"]);
+    let here = host.there("sh", &["-c", "echo | busybox nc -w 5 192.0.2.1 22"]);
+    assert!(here.contains("SSH-"), "sshd does not listen there: {here}");
+    let gateway = "gw=$(ip route 2>/dev/null | sed -n 's/.*via \\([0-9.]*\\).*/\\1/p'); me=$(hostname -i); me=${me%% *}; gw=${gw:-${me%.*}.1}";
+    let inside = |service: &str, script: &str| {
+        world.run(&["exec", "e2e", "--service", service, "--", "sh", "-c", script])
+    };
+    for service in services {
+        for address in ["$gw", "192.0.2.1"] {
+            let reached = inside(service, &format!("{gateway}; echo | nc -w 2 {address} 22"));
+            assert!(reached.code != 0 && !reached.stdout.contains("SSH-"), "{service}: {}", reached.stdout);
+        }
+        assert_ne!(inside(service, "nslookup secret.example.com").code, 0);
+    }
+    assert_eq!(names.asked(), Vec::<String>::new());
+}
+
 impl Yard {
     pub fn new(compose: &str) -> Option<Self> {
         let host = host()?;

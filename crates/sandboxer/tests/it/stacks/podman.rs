@@ -3,8 +3,9 @@
 use sandboxer_testkit::host::RemoteHost;
 use serde_json::{Value, json};
 
-use crate::common::World;
-use crate::common::stack::{self, diff, nothing_here, nothing_there, write_host};
+use crate::common::stack::{self, assert_network_is_denied, diff, nothing_here, nothing_there, write_host};
+use crate::common::{Ran, World};
+use crate::stacks::smoke_script::make_smoke_remote;
 
 /// Two networks, a dependency on health, a volume and an image that is built.
 const SHOP: &str = "
@@ -44,7 +45,8 @@ impl<'a> Shop<'a> {
         Self { world, host }
     }
 
-    fn create(&self, sandbox: &str) -> Value {
+    /// `compose` is what `SANDBOXER_COMPOSE_CMD` says: both words for it mean podman.
+    fn create(&self, sandbox: &str, compose: &str) -> Value {
         let words = [
             "create",
             "--profile",
@@ -55,15 +57,18 @@ impl<'a> Shop<'a> {
             "h1",
             "--name",
             sandbox,
+            "--json",
         ];
-        self.world.json(&words)
+        let ran = Ran::of(self.world.command(&words).env("SANDBOXER_COMPOSE_CMD", compose).output().unwrap());
+        assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+        serde_json::from_str(&ran.stdout).unwrap()
     }
 
     fn inside(&self, service: &str, script: &str) -> String {
         self.world.ok(&["exec", "e2e", "--service", service, "--", "sh", "-c", script])
     }
 
-    fn reaches_services_and_nothing_else(&self) {
+    fn reaches_services_by_every_name(&self) {
         assert_eq!(self.inside("store", "wget -q -O - http://web:8080/hello.txt"), "hello\nworld\n");
         assert_eq!(self.inside("web", "nc -z -w 2 warehouse 1; grep -c warehouse /etc/hosts"), "1\n");
     }
@@ -100,17 +105,30 @@ impl<'a> Shop<'a> {
     }
 }
 
+/// Podman answers a question for two labels with everything that has one of them.
+fn another_is_destroyed(shop: &Shop) {
+    shop.inside("store", "echo mine > /goods/mine");
+    shop.create("other", "podman-compose");
+    shop.destroy("other");
+    assert_eq!(shop.inside("store", "cat /goods/mine; rm /goods/mine"), "mine\n");
+}
+
 fn lifecycle(host: &RemoteHost, name: &str) {
     let shop = Shop::new(host, name);
-    let made = shop.create("e2e");
+    let made = shop.create("e2e", "");
     assert_eq!(made["state"], "ready", "{made:#}");
-    shop.reaches_services_and_nothing_else();
+    shop.reaches_services_by_every_name();
+    assert_network_is_denied(&shop.world, host, &["web", "store"]);
     shop.logs();
     shop.changes_are_compared_and_rolled_back();
+    another_is_destroyed(&shop);
     shop.keeps_volumes();
     shop.destroy("e2e");
     nothing_there(&shop.world, shop.host);
     nothing_here(&shop.world);
+    let ran = make_smoke_remote(&shop.world, "h1", "podman compose");
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    nothing_there(&shop.world, shop.host);
 }
 
 #[test]

@@ -25,13 +25,13 @@ fn world_with_host() -> Result<(World, RemoteHost), String> {
     Ok((world, host))
 }
 
-fn make_smoke_remote(world: &World, compose: &str) -> Ran {
+pub fn make_smoke_remote(world: &World, host: &str, compose: &str) -> Ran {
     let binaries = Path::new(SANDBOX).parent().unwrap();
     let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
     let mut make = Command::new("make");
     world.furnish(&mut make);
     make.env("PATH", path).env("SANDBOXER_COMPOSE_CMD", compose).current_dir(repository());
-    make.args(["--silent", "smoke-remote", "HOST=corner", "IMAGE=busybox:test"]);
+    make.args(["--silent", "smoke-remote", &format!("HOST={host}"), "IMAGE=busybox:test"]);
     Ran::of(make.output().unwrap())
 }
 
@@ -44,7 +44,7 @@ fn smoke_test_creates_a_stack_reaches_it_and_leaves_nothing() {
     let compose = host.home().join("compose");
     fs::write(&compose, RECORDING_COMPOSE).unwrap();
     fs::set_permissions(&compose, fs::Permissions::from_mode(0o755)).unwrap();
-    let ran = make_smoke_remote(&world, "/root/compose");
+    let ran = make_smoke_remote(&world, "corner", "/root/compose");
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
     let steps: Vec<&str> = ran.stdout.lines().filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(steps, ["created", "ready", "reachable", "reachable", "destroyed", "clean"]);
@@ -59,7 +59,7 @@ fn smoke_test_fails_when_no_stack_can_be_created() {
         Ok(parts) => parts,
         Err(reason) => return sandboxer_testkit::skip(&reason),
     };
-    let ran = make_smoke_remote(&world, "/root/missing");
+    let ran = make_smoke_remote(&world, "corner", "/root/missing");
     assert_ne!(ran.code, 0, "{}", ran.stdout);
     assert_eq!(ran.stdout, "", "{}", ran.stderr);
     assert!(ran.stderr.contains("/root/missing does not work there"), "{}", ran.stderr);
