@@ -21,6 +21,7 @@ services:
     healthcheck: {test: [CMD, wget, -q, -O, '-', 'http://127.0.0.1:8080/hello.txt'], interval: 1s}
   store:
     build: ../image
+    mem_limit: 64m
     command: sh -c 'echo opened; echo trouble >&2; touch /tmp/open; exec sleep infinity'
     init: true
     volumes: ['goods:/goods']
@@ -113,10 +114,32 @@ fn another_is_destroyed(shop: &Shop) {
     assert_eq!(shop.inside("store", "cat /goods/mine; rm /goods/mine"), "mine\n");
 }
 
+/// What podman cannot do on a host is said by `hosts check` and noted at create. `docs/compose.md` has the same table.
+fn limits_and_pauses(shop: &Shop, made: &Value, rootless: bool) {
+    let checked = shop.world.run(&["hosts", "check", "h1"]);
+    assert_eq!(checked.code, 0, "{}", checked.stdout);
+    let said =
+        |words: &str| checked.stdout.contains(words) && made["environment"].to_string().contains(words);
+    let store = "label=com.docker.compose.service=store";
+    let id = shop.host.run(&["ps", "--quiet", "--filter", store]);
+    let limit = shop.host.run(&["inspect", "--format", "{{.HostConfig.Memory}}", &id]);
+    let is_limited = limit == (64 << 20).to_string();
+    assert_ne!(
+        is_limited,
+        said("memory, processors and processes are not limited"),
+        "{limit}: {}",
+        checked.stdout
+    );
+    assert!(is_limited || rootless, "{limit}");
+    let info = shop.host.run(&["info", "--format", "{{.Host.CgroupsVersion}}"]);
+    assert_eq!(said("paused by signals"), rootless && info == "v1", "{info}: {}", checked.stdout);
+}
+
 fn lifecycle(host: &RemoteHost, name: &str) {
     let shop = Shop::new(host, name);
     let made = shop.create("e2e", "");
     assert_eq!(made["state"], "ready", "{made:#}");
+    limits_and_pauses(&shop, &made, name != host.name());
     shop.reaches_services_by_every_name();
     assert_network_is_denied(&shop.world, host, &["web", "store"]);
     shop.logs();
