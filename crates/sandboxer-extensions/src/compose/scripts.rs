@@ -175,8 +175,8 @@ guard() {
     [ "$(id -u)" = 0 ] || as='sudo -n'
     # The first of all, or another rule may let through what it drops.
     first=$($as $tables -w 10 -S INPUT 1 2>/dev/null) || first=
-    [ "$first" != '-A INPUT -i sbx+ -m conntrack --ctstate NEW -j DROP' ] || continue
-    $as $tables -w 10 -I INPUT -i 'sbx+' -m conntrack --ctstate NEW -j DROP || [ $tables = ip6tables ] || return 1
+    [ "$first" = '-A INPUT -i sbx+ -m conntrack --ctstate NEW -j DROP' ] ||
+      $as $tables -w 10 -I INPUT -i 'sbx+' -m conntrack --ctstate NEW -j DROP || [ $tables = ip6tables ] || return 1
     # docker has rules of its own for networks that nothing leaves.
     [ "$engine" = podman ] || continue
     $as $tables -w 10 -C FORWARD -i 'sbx+' ! -o 'sbx+' -j DROP 2>/dev/null ||
