@@ -308,17 +308,17 @@ impl Start<'_> {
 
 /// What podman cannot do on a host, for the user.
 pub(super) fn shortcomings(greeting: &Greeting) -> Vec<String> {
-    let mut found = Vec::new();
-    if greeting.engine == Some(Engine::Podman) && !greeting.podman().limits {
-        found.push(
-            "memory, processors and processes are not limited: rootless podman has no control groups on that host"
-                .to_owned(),
-        );
-    }
-    if greeting.pause() == PauseMethod::Signals {
-        found.push("services are paused by signals, which their processes can see".to_owned());
-    }
-    found
+    let is_limited = greeting.engine != Some(Engine::Podman) || greeting.podman().limits;
+    podman_notes(is_limited, greeting.pause())
+}
+
+/// What podman cannot do, for people.
+pub(crate) fn podman_notes(is_limited: bool, pause: PauseMethod) -> Vec<String> {
+    let unlimited =
+        "memory, processors and processes are not limited: rootless podman has no control groups there";
+    let signals = "processes are paused by signals, which they can see";
+    let notes = [(!is_limited).then_some(unlimited), (pause == PauseMethod::Signals).then_some(signals)];
+    notes.into_iter().flatten().map(str::to_owned).collect()
 }
 
 /// What a compose program is told.

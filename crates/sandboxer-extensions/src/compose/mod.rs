@@ -8,12 +8,12 @@ mod check;
 mod controller;
 mod copies;
 mod look;
-mod making;
+pub(crate) mod making;
 mod options;
 mod placing;
-mod podman;
+pub(crate) mod podman;
 mod removing;
-mod scripts;
+pub(crate) mod scripts;
 mod station;
 mod volumes;
 mod ways;
@@ -111,10 +111,10 @@ impl Engine {
     }
 }
 
-/// How the containers of a stack are paused.
+/// How containers are paused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum PauseMethod {
+pub(crate) enum PauseMethod {
     /// By the engine's own command, which freezes control groups.
     #[default]
     Engine,

@@ -167,7 +167,7 @@ seal() {
 "#;
 
 /// Sees to it that what comes from a stack's bridges reaches nothing of the host. Ends with 41 where that cannot be.
-const FIREWALL: &str = r#"
+pub(crate) const FIREWALL: &str = r#"
 guard() {
   for tables in iptables ip6tables; do
     command -v $tables >/dev/null || { [ $tables = ip6tables ] && continue; return 1; }
@@ -305,14 +305,12 @@ echo $#
 
 /// The same by signals, where rootless podman cannot freeze control groups. All processes of a container are those of its
 /// process namespace. A process that is stopped starts no other one, so that a round without a new process is the last.
-const STILL_BY_SIGNALS: &str = r#"
-set -eu
-ids=$("$1" ps --quiet $(mine "$1" "$2" "$3") --filter status=running)
-[ -n "$ids" ] || { [ "$4" = unpause ] || echo 0; exit 0; }
-pids=$("$1" inspect --type container --format '{{.State.Pid}}' $ids)
-signal=STOP
-[ "$4" = pause ] || signal=CONT
-"$1" unshare sh -c '
+/// `signal_processes PODMAN SIGNAL PID…` sends a signal to every process in the namespaces of these, until no new one is found.
+pub(crate) const SIGNAL_PROCESSES: &str = r#"
+signal_processes() {
+  podman=$1
+  shift
+  "$podman" unshare sh -c '
 signal=$1 seen=
 shift
 of_containers() {
@@ -334,16 +332,26 @@ while :; do
   if [ "$now" = "$seen" ]; then [ $signal = CONT ] || still_runs || exit 0; [ $signal = STOP ] || exit 0; fi
   for process in $now; do kill -$signal "$process" 2>/dev/null || :; done
   seen=$now
-done' sh $signal $pids
+done' sh "$@"
+}
+"#;
+
+const STILL_BY_SIGNALS: &str = r#"
+set -eu
+ids=$("$1" ps --quiet $(mine "$1" "$2" "$3") --filter status=running)
+[ -n "$ids" ] || { [ "$4" = unpause ] || echo 0; exit 0; }
+pids=$("$1" inspect --type container --format '{{.State.Pid}}' $ids)
+signal=STOP
+[ "$4" = pause ] || signal=CONT
+signal_processes "$1" $signal $pids
 [ "$4" = unpause ] || { set -- $ids; echo $#; }
 "#;
 
 pub(super) fn hold_still(method: PauseMethod) -> String {
-    let script = match method {
-        PauseMethod::Engine => STILL,
-        PauseMethod::Signals => STILL_BY_SIGNALS,
-    };
-    [MINE, script].concat()
+    match method {
+        PauseMethod::Engine => [MINE, STILL].concat(),
+        PauseMethod::Signals => [MINE, SIGNAL_PROCESSES, STILL_BY_SIGNALS].concat(),
+    }
 }
 
 /// Prints the logs of containers with the name of the service before each line, which podman omits for a single one. `$1`

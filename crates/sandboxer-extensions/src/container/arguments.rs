@@ -42,6 +42,8 @@ pub(super) fn plan(
     let labels: Vec<String> = labels.collect();
     let network = has_network(request).then(|| {
         let mut network = vec!["--internal".to_owned()];
+        // Podman's name server asks the host's for whatever it is asked. As root it is turned off otherwise: see `making`.
+        network.extend((kind == Kind::Podman && user.0 != 0).then(|| "--disable-dns".to_owned()));
         network.extend(labels.iter().cloned().chain([name.clone()]));
         network
     });
@@ -49,7 +51,7 @@ pub(super) fn plan(
     flags.extend(hardening());
     flags.extend(without_proxies(kind));
     flags.extend(limits(&request.resources)?);
-    flags.extend(networking(request, &name)?);
+    flags.extend(networking(request, &name, kind == Kind::Podman && user.0 == 0)?);
     flags.extend(identity(request, wanted, kind, user));
     flags.extend(mounts::flags(&request.mounts)?);
     flags.extend(request.mounts.first().map(|mount| format!("--workdir={}", mount.at.display())));
@@ -113,12 +115,14 @@ fn has_network(request: &Provision) -> bool {
     request.network == NetworkNeed::None && !request.reachability.ports.is_empty()
 }
 
-fn networking(request: &Provision, name: &str) -> Result<Vec<String>> {
+/// The ports of podman's internal networks as root are published and reach nobody: containers are reached at their addresses.
+fn networking(request: &Provision, name: &str, by_address: bool) -> Result<Vec<String>> {
     match &request.network {
         NetworkNeed::Host => Ok(vec!["--network=host".to_owned()]),
         NetworkNeed::None if !has_network(request) => Ok(vec!["--network=none".to_owned()]),
         NetworkNeed::None => {
-            let ports = request.reachability.ports.iter().map(|port| format!("--publish=127.0.0.1::{port}"));
+            let ports = request.reachability.ports.iter().filter(|_| !by_address);
+            let ports = ports.map(|port| format!("--publish=127.0.0.1::{port}"));
             // An address that nobody has: older engines ask the host's own servers for names even where the network leads nowhere.
             let nobody = "--dns=192.0.2.1".to_owned();
             Ok([format!("--network={name}"), nobody].into_iter().chain(ports).collect())

@@ -36,6 +36,16 @@ pub(super) enum Kind {
     Podman,
 }
 
+impl Kind {
+    /// Podman waits ten seconds for what does not end by itself.
+    pub fn removal(self) -> &'static [&'static str] {
+        match self {
+            Self::Docker => &["rm", "--force", "--volumes"],
+            Self::Podman => &["rm", "--force", "--volumes", "--time=0"],
+        }
+    }
+}
+
 impl Engine {
     pub fn kind(&self) -> Kind {
         let name = Path::new(&self.program).file_name().unwrap_or_default();
@@ -58,6 +68,23 @@ impl Engine {
         let mut command = Command::new(&self.program);
         command.args(&prefix[1..]).args(arguments);
         run(&mut command, &self.words(arguments), bounds)
+    }
+
+    /// Runs a script that has to succeed. `doing` is what an error says of it.
+    pub fn script(&self, doing: &str, script: &str, arguments: &[&str], bounds: &Bounds<'_>) -> Result<()> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh"]).args(arguments);
+        let doing = self.words(&[doing]);
+        let answer = run(&mut command, &doing, bounds)?;
+        if answer.status.success() {
+            return Ok(());
+        }
+        Err(Error::io("run", doing, std::io::Error::other(answer.complaint())))
+    }
+
+    /// Whether it is podman, which makes its networks itself, as root.
+    pub fn is_podman_of_root(&self) -> bool {
+        self.kind() == Kind::Podman && rustix::process::geteuid().is_root()
     }
 
     /// Runs a command that has to succeed; what it said.

@@ -12,13 +12,24 @@ use serde_json::json;
 use super::arguments::{Plan, how_to_pull, plan};
 use super::call::Answer;
 use super::engine::{Engine, Kind, working};
-use super::labels::{CONFIGURATION, HOME, SANDBOX};
+use super::labels::{CONFIGURATION, HOME, SANDBOX, digest_of};
 use super::options::Wanted;
 use super::state::{Container, Stage};
 use super::still::release;
 use super::{ContainerExtension, Made, VERSION};
+use crate::compose::PauseMethod;
+use crate::compose::making::podman_notes;
+use crate::compose::podman::NETWORK;
+use crate::compose::scripts::FIREWALL;
 
 const MAKING: Duration = Duration::from_secs(120);
+/// As many as fit into the name of a device, after `sbx`.
+const BRIDGE_DIGITS: usize = 12;
+const MAKE_NETWORK: &str = r#"
+engine=podman
+guard || { echo "iptables cannot be told to drop what the container sends to this machine" >&2; exit 41; }
+network "$@"
+"#;
 /// With the fetching of an image.
 const FETCHING: Duration = Duration::from_secs(1_800);
 
@@ -30,7 +41,7 @@ pub(super) fn make(extension: &ContainerExtension, request: &Provision) -> Resul
     let attempt = Attempt { extension, request, engine, wanted: &wanted, plan: &plan };
     attempt.make_network()?;
     let container = attempt.run()?;
-    Ok(handle(extension, request, &plan, container))
+    Ok(handle(extension, request, &plan, container, facilities(engine, user)?))
 }
 
 /// Who we are, as the engine sees it: to one that runs as ourselves we are its root.
@@ -43,7 +54,26 @@ fn who_we_are(engine: &Engine) -> (u32, u32) {
     if is_rootless { (0, 0) } else { us }
 }
 
-fn handle(extension: &ContainerExtension, request: &Provision, plan: &Plan, container: String) -> Handle {
+/// What this engine can do of limits and pauses: rootless podman depends on the machine's control groups.
+fn facilities(engine: &Engine, user: (u32, u32)) -> Result<(PauseMethod, Vec<String>)> {
+    if engine.kind() != Kind::Podman || user.0 == 0 || engine.host.is_some() {
+        return Ok((PauseMethod::Engine, Vec::new()));
+    }
+    let said = engine.look(&["info", "--format={{.Host.CgroupsVersion}} {{.Host.CgroupControllers}}"])?;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let has = |fact: &str| said.split([' ', '[', ']', '\n']).any(|word| word == fact);
+    let pause = if has("v2") { PauseMethod::Engine } else { PauseMethod::Signals };
+    let is_limited = ["memory", "cpu", "pids"].iter().all(|controller| has(controller));
+    Ok((pause, podman_notes(is_limited, pause)))
+}
+
+fn handle(
+    extension: &ContainerExtension,
+    request: &Provision,
+    plan: &Plan,
+    container: String,
+    (pause, notes): (PauseMethod, Vec<String>),
+) -> Handle {
     let engine = extension.engine();
     let made = Made {
         engine: engine.clone(),
@@ -51,6 +81,8 @@ fn handle(extension: &ContainerExtension, request: &Provision, plan: &Plan, cont
         home: extension.home.clone(),
         ports: request.reachability.ports.clone(),
         on_host: request.network == NetworkNeed::Host,
+        pause,
+        notes,
     };
     let inside = |flag: &str| {
         engine.prefix().into_iter().chain(["exec", flag, &plan.name].map(str::to_owned)).collect()
@@ -80,9 +112,24 @@ impl Attempt<'_> {
         if !self.extension.labelled(Some(&self.request.sandbox_id)).networks(self.engine)?.is_empty() {
             return Ok(());
         }
+        if self.engine.is_podman_of_root() {
+            return self.make_podman_network(network);
+        }
         let mut arguments = vec!["network", "create"];
         arguments.extend(network.iter().map(String::as_str));
         self.engine.must(&arguments, &working(MAKING, &self.extension.cancel)).map(drop)
+    }
+
+    /// With a bridge that the firewall knows, and no name server: a network of podman's reaches the host, internal or not.
+    fn make_podman_network(&self, network: &[String]) -> Result<()> {
+        let bridge = format!("sbx{}", &digest_of(std::slice::from_ref(&self.plan.name))[..BRIDGE_DIGITS]);
+        let (name, options) =
+            network.split_last().map_or((&self.plan.name, network), |(name, rest)| (name, rest));
+        let mut arguments = vec![name.as_str(), bridge.as_str()];
+        arguments.extend(options.iter().map(String::as_str));
+        let script = [FIREWALL, NETWORK, MAKE_NETWORK].concat();
+        let bounds = working(MAKING, &self.extension.cancel);
+        self.engine.script("network create", &script, &arguments, &bounds)
     }
 
     /// The id of a container that was started.
@@ -105,7 +152,7 @@ impl Attempt<'_> {
         self.refuse_another(&container)?;
         match container.stage() {
             Stage::Ready | Stage::NotYet(_) => {}
-            Stage::Paused => release(self.engine, &container.id)?,
+            Stage::Paused => release(self.engine, &container.id, PauseMethod::Engine)?,
             Stage::Down => {
                 let bounds = working(MAKING, &self.extension.cancel);
                 self.engine.must(&["start", &container.id], &bounds)?;

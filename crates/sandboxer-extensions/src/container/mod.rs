@@ -36,6 +36,8 @@ use options::Defined;
 use state::{Container, Stage};
 use still::{Paused, release};
 
+use crate::compose::PauseMethod;
+
 /// The version of what a handle holds.
 const VERSION: u32 = 1;
 const POLL: Duration = Duration::from_millis(50);
@@ -63,6 +65,11 @@ struct Made {
     /// Whether it is on the host's own network.
     #[serde(default)]
     on_host: bool,
+    #[serde(default)]
+    pause: PauseMethod,
+    /// What the engine cannot do here.
+    #[serde(default)]
+    notes: Vec<String>,
 }
 
 /// What makes the extensions of the provider `container`.
@@ -149,7 +156,7 @@ impl EnvironmentExtension for ContainerExtension {
 
     fn hold_still(&self, handle: &Handle) -> Result<Option<Quiet>> {
         let made = made(handle)?;
-        Ok(Paused::hold(&made.engine, &made.container)?.map(|paused| Box::new(paused) as Quiet))
+        Ok(Paused::hold(&made.engine, &made.container, made.pause)?.map(|paused| Box::new(paused) as Quiet))
     }
 }
 
@@ -174,14 +181,19 @@ fn look(made: &Made) -> Result<Look> {
     let Some(container) = Container::find(&made.engine, &made.container)? else {
         return Err(not_ready(made, "it is gone"));
     };
-    match container.stage() {
+    let stage = container.stage();
+    if stage == Stage::Ready && made.pause == PauseMethod::Signals {
+        // The engine does not know of those that somebody who died has stopped.
+        release(&made.engine, &made.container, made.pause)?;
+    }
+    match stage {
         Stage::Ready => Ok(Look::Ready(Ready {
             endpoints: container.endpoints(&made.ports, made.on_host)?,
-            notes: Vec::new(),
+            notes: made.notes.clone(),
         })),
         Stage::NotYet(missing) => Ok(Look::NotYet(missing)),
         Stage::Paused => {
-            release(&made.engine, &made.container)?;
+            release(&made.engine, &made.container, PauseMethod::Engine)?;
             Ok(Look::NotYet("it was paused".to_owned()))
         }
         Stage::Down => Err(not_ready(made, &container.last_words(&made.engine))),
@@ -204,7 +216,7 @@ fn remove(engine: &Engine, labelled: &Labelled<'_>) -> Result<()> {
         if look > 0 {
             std::thread::sleep(POLL);
         }
-        let removed = remove_things(engine, &["rm", "--force", "--volumes"], &containers)
+        let removed = remove_things(engine, engine.kind().removal(), &containers)
             .and_then(|()| remove_things(engine, &["network", "rm"], &networks));
         complaint = removed.err().or(complaint);
     }

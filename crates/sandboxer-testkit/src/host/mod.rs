@@ -257,6 +257,19 @@ impl RemoteHost {
         self.machine.command(program)
     }
 
+    /// The same as [`GUEST`].
+    pub fn as_guest(&self, program: &str) -> Command {
+        let mut command = self.in_namespace("setpriv");
+        command.args(users::AS_GUEST).args(["env", "HOME=/home/guest", program]).current_dir("/");
+        command
+    }
+
+    /// Gives a tree of this machine to the guest.
+    pub fn give_to_guest(&self, tree: &Path) {
+        let ran = Command::new("chown").args(["-R", users::GUEST_OWNER]).arg(tree).status();
+        assert!(ran.unwrap().success(), "chown {}", tree.display());
+    }
+
     /// Runs such a command; what it said.
     pub fn there(&self, program: &str, arguments: &[&str]) -> String {
         let output = self.in_namespace(program).args(arguments).output().unwrap();
@@ -277,12 +290,7 @@ impl RemoteHost {
         match self.engine {
             Engine::Docker => self.in_namespace("docker"),
             Engine::Podman => self.in_namespace("podman"),
-            Engine::RootlessPodman => {
-                let mut command = self.in_namespace("setpriv");
-                command.args(users::AS_GUEST).args(["env", "HOME=/home/guest", "podman"]);
-                command.current_dir("/");
-                command
-            }
+            Engine::RootlessPodman => self.as_guest("podman"),
             Engine::None => panic!("a machine without an engine"),
         }
     }

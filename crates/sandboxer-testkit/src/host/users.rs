@@ -12,6 +12,9 @@ pub(super) const ENGINE_GROUP: &str = "engine";
 /// Arguments of `setpriv`.
 pub(super) const AS_GUEST: [&str; 3] = ["--reuid=64321", "--regid=64321", "--clear-groups"];
 
+/// An argument of `chown`.
+pub(super) const GUEST_OWNER: &str = "64321:64321";
+
 const GUEST_ID: u32 = 64_321;
 const ENGINE_GROUP_ID: u32 = 64_322;
 /// The first of the ids that the guest's containers have.

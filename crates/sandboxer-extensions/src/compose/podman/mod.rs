@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use arguments::{Names, command_words, entries, items, service_options, text};
 
 /// The shell function `network`, which also names the bridge.
-pub(super) const NETWORK: &str = include_str!("network.sh");
+pub(crate) const NETWORK: &str = include_str!("network.sh");
 const FUNCTIONS: &str = include_str!("functions.sh");
 /// The first address of a network is its gateway.
 const FIRST_ADDRESS: u64 = 2;

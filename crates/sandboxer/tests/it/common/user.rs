@@ -90,12 +90,7 @@ impl User {
     /// Where programs are built need not be open to everybody.
     fn reach_the_binary(&mut self) {
         if !self.command("test").args(["-x", SANDBOX]).status().unwrap().success() {
-            let copy = sandboxer_testkit::once_per_run("sandbox binary for all users", || {
-                let copy = sandboxer_testkit::run_directory().join("sandbox-bin");
-                fs::copy(SANDBOX, &copy).unwrap();
-                Ok(copy.to_str().unwrap().to_owned())
-            });
-            self.binary = copy.unwrap().into();
+            self.binary = binary_for_all_users();
         }
     }
 
@@ -163,4 +158,14 @@ impl User {
         assert!(found.next().is_none());
         only
     }
+}
+
+/// A copy of `sandbox` that everybody may run.
+pub fn binary_for_all_users() -> PathBuf {
+    let copy = sandboxer_testkit::once_per_run("sandbox binary for all users", || {
+        let copy = sandboxer_testkit::run_directory().join("sandbox-bin");
+        fs::copy(SANDBOX, &copy).unwrap();
+        Ok(copy.to_str().unwrap().to_owned())
+    });
+    copy.unwrap().into()
 }

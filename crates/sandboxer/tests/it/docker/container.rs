@@ -48,7 +48,7 @@ impl Harbour {
     }
 }
 
-fn extension(options: &Value) -> Value {
+pub fn extension(options: &Value) -> Value {
     json!({
         "id": "ext.container", "summary": "Containers", "provider": "container",
         "capabilities": {

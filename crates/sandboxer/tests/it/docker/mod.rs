@@ -1,3 +1,4 @@
-//! Tests that need a Docker daemon.
+//! Tests that need a container engine.
 
 mod container;
+mod podman;
