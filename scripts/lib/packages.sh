@@ -42,6 +42,7 @@ podman:podman:other machines whose engine is podman
 /usr/lib/podman/netavark:netavark:stacks on podman
 slirp4netns:slirp4netns:podman without root
 newuidmap:uidmap:podman without root
+catatonit:catatonit:an init process in containers of podman
 '
 
 # Prints the lines of SYSTEM_TOOLS whose command is not there.
