@@ -86,7 +86,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Health:
-    """Whether it can be used now: `healthy`, `unhealthy` or `undetected`, the last two with a reason."""
+    """Whether it can be used now: `healthy`, `limited` (it works, except for the reason), `unhealthy` or `undetected`. All but the first have a reason."""
 
     state: str = "healthy"
     reason: Optional[str] = None
@@ -100,7 +100,7 @@ class Cost:
     currency: Optional[str] = None
 
 
-HEALTH_STATES = ("healthy", "unhealthy", "undetected")
+HEALTH_STATES = ("healthy", "limited", "unhealthy", "undetected")
 
 
 class NotReady(StrategyError):

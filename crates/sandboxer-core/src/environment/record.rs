@@ -227,6 +227,8 @@ pub struct Found {
 pub enum Health {
     /// It works.
     Healthy,
+    /// It works, except for this.
+    Limited(String),
     /// It is there and does not work.
     Unhealthy(String),
     /// It is not there.

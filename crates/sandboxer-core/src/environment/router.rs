@@ -398,7 +398,7 @@ fn first_well<'a>(field: &mut Field<'a>, around: &dyn Surroundings) -> Option<El
     let mut found = None;
     for candidate in &field.eligible {
         match around.health(candidate.extension, candidate.host) {
-            Health::Healthy => {
+            Health::Healthy | Health::Limited(_) => {
                 found = Some(*candidate);
                 break;
             }

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use sandboxer_compose::{Allowance, Policy, Sealed, Source, Stack, place, resolve};
-use sandboxer_core::environment::{Handle, Host, Mount, NetworkNeed, Provision};
+use sandboxer_core::environment::{Handle, Health, Host, Mount, NetworkNeed, Provision};
 use sandboxer_core::model::RelPath;
 use sandboxer_core::{Error, Result};
 use sandboxer_remote::last_line;
@@ -319,6 +319,11 @@ pub(crate) fn podman_notes(is_limited: bool, pause: PauseMethod) -> Vec<String> 
     let signals = "processes are paused by signals, which they can see";
     let notes = [(!is_limited).then_some(unlimited), (pause == PauseMethod::Signals).then_some(signals)];
     notes.into_iter().flatten().map(str::to_owned).collect()
+}
+
+/// The health of an engine that cannot do what the notes say.
+pub(crate) fn health_despite(notes: &[String]) -> Health {
+    if notes.is_empty() { Health::Healthy } else { Health::Limited(notes.join("; ")) }
 }
 
 /// What a compose program is told.

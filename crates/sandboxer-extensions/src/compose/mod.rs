@@ -214,11 +214,13 @@ impl EnvironmentExtension for OnHost {
     }
 
     fn health(&self) -> Health {
-        let said = self.station.greet().map(|greeting| greeting.obstacle());
-        match said {
-            Ok(None) => Health::Healthy,
-            Ok(Some(reason)) => Health::Unhealthy(reason),
-            Err(error) => Health::Unhealthy(error.in_full()),
+        let greeting = match self.station.greet() {
+            Ok(greeting) => greeting,
+            Err(error) => return Health::Unhealthy(error.in_full()),
+        };
+        match greeting.obstacle() {
+            Some(reason) => Health::Unhealthy(reason),
+            None => making::health_despite(&making::shortcomings(&greeting)),
         }
     }
 

@@ -41,7 +41,7 @@ pub(super) fn make(extension: &ContainerExtension, request: &Provision) -> Resul
     let attempt = Attempt { extension, request, engine, wanted: &wanted, plan: &plan };
     attempt.make_network()?;
     let container = attempt.run()?;
-    Ok(handle(extension, request, &plan, container, facilities(engine, user)?))
+    Ok(handle(extension, request, &plan, container, facilities(engine)?))
 }
 
 /// Who we are, as the engine sees it: to one that runs as ourselves we are its root.
@@ -55,8 +55,8 @@ fn who_we_are(engine: &Engine) -> (u32, u32) {
 }
 
 /// What this engine can do of limits and pauses: rootless podman depends on the machine's control groups.
-fn facilities(engine: &Engine, user: (u32, u32)) -> Result<(PauseMethod, Vec<String>)> {
-    if engine.kind() != Kind::Podman || user.0 == 0 || engine.host.is_some() {
+pub(super) fn facilities(engine: &Engine) -> Result<(PauseMethod, Vec<String>)> {
+    if engine.kind() != Kind::Podman || engine.is_podman_of_root() || engine.host.is_some() {
         return Ok((PauseMethod::Engine, Vec::new()));
     }
     let said = engine.look(&["info", "--format={{.Host.CgroupsVersion}} {{.Host.CgroupControllers}}"])?;

@@ -37,6 +37,7 @@ use state::{Container, Stage};
 use still::{Paused, release};
 
 use crate::compose::PauseMethod;
+use crate::compose::making::health_despite;
 
 /// The version of what a handle holds.
 const VERSION: u32 = 1;
@@ -151,7 +152,12 @@ impl EnvironmentExtension for ContainerExtension {
     }
 
     fn health(&self) -> Health {
-        self.engine().health()
+        let engine = self.engine();
+        match (engine.health(), making::facilities(engine)) {
+            (Health::Healthy, Ok((_, notes))) => health_despite(&notes),
+            (Health::Healthy, Err(error)) => Health::Unhealthy(error.in_full()),
+            (health, _) => health,
+        }
     }
 
     fn hold_still(&self, handle: &Handle) -> Result<Option<Quiet>> {

@@ -117,6 +117,7 @@ impl Check<'_> {
     fn live(&mut self) {
         self.step(name::HEALTH, &[], |check| match check.extension.health() {
             Health::Healthy => Ok("healthy".to_owned()),
+            Health::Limited(what) => Ok(format!("healthy; {what}")),
             Health::Unhealthy(why) => Err(format!("unhealthy: {why}")),
             Health::Undetected(why) => Err(format!("not there: {why}")),
         });

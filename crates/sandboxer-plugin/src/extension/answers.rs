@@ -84,6 +84,7 @@ pub(super) fn cost(said: &RawValue) -> Read<Option<Cost>> {
 /// Nothing said is healthy: it has answered.
 pub(super) fn health(said: &RawValue, secrets: &Secrets) -> Read<Health> {
     Ok(match parse::<Option<Health>>(said)? {
+        Some(Health::Limited(why)) => Health::Limited(secrets.told(&why)),
         Some(Health::Unhealthy(why)) => Health::Unhealthy(secrets.told(&why)),
         Some(Health::Undetected(why)) => Health::Undetected(secrets.told(&why)),
         Some(Health::Healthy) | None => Health::Healthy,

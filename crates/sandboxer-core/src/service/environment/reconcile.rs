@@ -346,7 +346,7 @@ fn found_by(extension: &dyn EnvironmentExtension) -> Result<Answer> {
     match extension.health() {
         Health::Undetected(reason) => Ok(Answer::NotHere(reason)),
         Health::Unhealthy(reason) => Err(crate::Error::refused(reason)),
-        Health::Healthy => extension.inspect(None).map(Answer::Things),
+        Health::Healthy | Health::Limited(_) => extension.inspect(None).map(Answer::Things),
     }
 }
 

@@ -83,13 +83,15 @@ impl User {
         assert_eq!(names.asked(), Vec::<String>::new());
     }
 
-    /// What podman cannot limit here is noted.
+    /// What podman cannot limit here is noted, and the doctor knows it.
     fn limit_is_set_or_noted(&self, made: &Value) {
         let id = self.host.run(&["ps", "--quiet"]);
         let limit = self.host.run(&["inspect", "--format", "{{.HostConfig.Memory}}", &id]);
         let noted = made["environment"].to_string().contains("are not limited");
         assert_eq!(limit == (64 << 20).to_string(), !noted, "{limit}: {made:#}");
         assert!(!self.is_root || !noted);
+        let doctor: Value = serde_json::from_str(&self.run(&["doctor", "--json"]).stdout).unwrap();
+        assert_eq!(doctor.to_string().contains("are not limited"), noted, "{doctor:#}");
     }
 }
 

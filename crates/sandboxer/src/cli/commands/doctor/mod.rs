@@ -297,6 +297,7 @@ fn extension_health(
 ) -> ExtensionHealth {
     let (healthy, reason) = match health {
         Health::Healthy => (true, "it can be used".to_owned()),
+        Health::Limited(reason) => (true, format!("it can be used; {reason}")),
         Health::Unhealthy(reason) => (false, reason),
         Health::Undetected(reason) => (false, format!("not here: {reason}")),
     };
