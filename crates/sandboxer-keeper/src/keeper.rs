@@ -78,6 +78,14 @@ impl Keeper {
         }
     }
 
+    /// Has the kernel look again at what an overlay there shows. See [`mount::renew`].
+    pub fn renew(&self, at: &Path) -> Result<()> {
+        match self.ask(&Request::Renew { at: at.to_path_buf() })? {
+            Reply::Done => Ok(()),
+            reply => Err(unexpected(&self.dir, &reply)),
+        }
+    }
+
     /// Whether an overlay is mounted right at `at` there. The keeper is not asked.
     pub fn is_mounted(&self, at: &Path) -> Result<bool> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

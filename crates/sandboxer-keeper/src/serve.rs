@@ -98,6 +98,11 @@ impl Shared {
             Request::Hello => Ok(Reply::Hello { protocol: PROTOCOL, pid: std::process::id() }),
             Request::Mount { overlay, seen } => self.mount(&overlay, &seen),
             Request::Unmount { at } => self.unmount(&at),
+            Request::Renew { at } => {
+                let _mounts = self.mounts();
+                mount::renew(&at)?;
+                Ok(Reply::Done)
+            }
             Request::Quit => {
                 self.unmount_all();
                 Ok(Reply::Done)

@@ -27,6 +27,10 @@ pub(crate) enum Request {
         #[serde(with = "paths::one")]
         at: PathBuf,
     },
+    Renew {
+        #[serde(with = "paths::one")]
+        at: PathBuf,
+    },
     Quit,
 }
 

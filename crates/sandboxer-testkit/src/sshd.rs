@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 const PROGRAM: &str = "/usr/sbin/sshd";
@@ -63,9 +64,12 @@ impl Sshd {
     /// Cuts every connection, from the server's side.
     pub fn cut(&self) {
         let listener: Option<u32> = children(self.keeper.id()).first().copied();
-        for session in listener.into_iter().flat_map(descendants) {
-            let pid = rustix::process::Pid::from_raw(session as i32).unwrap();
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        let sessions: Vec<u32> = listener.into_iter().flat_map(descendants).collect();
+        // Stopped first: one that is still there would tell the client what became of the others.
+        for signal in [Signal::STOP, Signal::KILL] {
+            for session in &sessions {
+                let _ = kill_process(Pid::from_raw(*session as i32).unwrap(), signal);
+            }
         }
     }
 

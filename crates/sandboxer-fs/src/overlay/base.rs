@@ -7,7 +7,7 @@ use sandboxer_core::{Error, Result};
 
 use super::instant::Instant;
 use super::layer::{Layer, Origin};
-use super::records::{Recorded, Records, Says, says};
+use super::records::{Recorded, Records, Replaced, Says, says};
 use super::touched::{Facts, Touched, touched};
 use crate::base::Base;
 use crate::diff::{Candidate, Comparison, Scan};
@@ -31,6 +31,8 @@ pub struct OverlayBase<'a> {
     pub layers: Vec<Layer>,
     /// What others have replaced in the original.
     pub preserve: Root,
+    /// What a live mount took for its own: gone there, it leaves no whiteout.
+    pub taken: BTreeSet<RelPath>,
 }
 
 impl OverlayBase<'_> {
@@ -84,12 +86,12 @@ impl OverlayBase<'_> {
     fn sources(&self, touched: &Touched) -> Result<Sources> {
         let mut sources = Sources { inos: touched.lower_inos.clone(), ..Sources::default() };
         // What a commit has replaced since.
-        self.recorded.values().flatten().filter_map(|entry| entry.base).for_each(|stamp| sources.add(&stamp));
-        sources.inos.extend(self.records.replaced()?);
+        self.recorded.values().flatten().filter_map(|entry| entry.base).for_each(|stamp| sources.add(stamp));
+        self.records.replaced()?.into_iter().for_each(|replaced| sources.add(replaced));
         let mut hidden = Vec::new();
         for (path, facts) in &touched.paths {
             let Some(stamp) = self.original.stamp(path)? else { continue };
-            sources.add(&stamp);
+            sources.add(stamp);
             sources.linked.extend(facts.links.map(|(ino, ..)| ino));
             if stamp.is_dir() && (!facts.entry || facts.hides_below()) {
                 hidden.push(path);
@@ -101,7 +103,7 @@ impl OverlayBase<'_> {
             return Ok(sources);
         }
         for path in hidden {
-            self.below(path)?.values().filter_map(|entry| entry.base).for_each(|stamp| sources.add(&stamp));
+            self.below(path)?.values().filter_map(|entry| entry.base).for_each(|stamp| sources.add(stamp));
         }
         Ok(sources)
     }
@@ -163,9 +165,10 @@ struct Sources {
 }
 
 impl Sources {
-    fn add(&mut self, stamp: &Stamp) {
-        self.inos.insert(stamp.ino);
-        self.ages.insert((stamp.mtime, stamp.size));
+    fn add(&mut self, was: impl Into<Replaced>) {
+        let was = was.into();
+        self.inos.insert(was.ino);
+        self.ages.insert((was.mtime, was.size));
     }
 }
 
@@ -207,7 +210,7 @@ impl Base for OverlayBase<'_> {
         for (path, facts) in &all.paths {
             run.visit(path, facts)?;
         }
-        run.gone_from_preserved()?;
+        run.gone_from_taken()?;
         let Run { found, mut scan, .. } = run;
         scan.candidates = found.into_values().collect();
         Ok(scan)
@@ -316,18 +319,16 @@ impl Run<'_> {
         Some(Entry { base: Some(stamp), ..Entry::default() })
     }
 
-    /// What was preserved and then removed in a live mount left no whiteout: nothing was below it any more.
-    fn gone_from_preserved(&mut self) -> Result<()> {
-        let Some(marks) = self.base.layers.first().map(|layer| layer.marks) else { return Ok(()) };
-        let preserve = Layer::open(self.base.preserve.path(), marks)?;
-        let kept = touched(&[&preserve], self.comparison.filter, 1, self.comparison.cancel)?.paths;
-        for path in kept.into_iter().filter(|(_, facts)| facts.entry).map(|(path, _)| path) {
-            if self.found.contains_key(&path) || self.comparison.copy.stamp(&path)?.is_some() {
+    /// What a live mount has for its own leaves no whiteout when it is removed: see [`taken`](super::taken).
+    fn gone_from_taken(&mut self) -> Result<()> {
+        for path in &self.base.taken {
+            if self.found.contains_key(path) || self.comparison.copy.stamp(path)?.is_some() {
                 continue;
             }
-            let Some(base) = self.base.find(&path)? else { continue };
-            if self.comparison.filter.passes_all(&path, base.node_type() == NodeType::Directory) {
-                self.found.insert(path.clone(), Candidate { path, base: Some(base), now: None });
+            let Some(base) = self.base.find(path)? else { continue };
+            if self.comparison.filter.passes_all(path, base.node_type() == NodeType::Directory) {
+                let candidate = Candidate { path: path.clone(), base: Some(base), now: None };
+                self.found.insert(path.clone(), candidate);
             }
         }
         Ok(())

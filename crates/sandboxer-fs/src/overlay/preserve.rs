@@ -5,7 +5,7 @@
 //! workspace's base; and, where the overlay is mounted now, a copy-up through that very mount. What is new in the original is
 //! hidden by a whiteout in `preserve`, and, once it is there, by one that the mount itself makes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use sandboxer_core::Result;
@@ -14,7 +14,7 @@ use sandboxer_core::model::RelPath;
 use super::base::OverlayBase;
 use super::layer::Layer;
 use super::live::{detach, hide, is_holder, take_over};
-use super::records::{Records, Says, says};
+use super::records::{Records, Replaced, Says, says};
 use super::shelf::{Making, Put, Shelf};
 use super::space::OverlaySpec;
 use super::stack::{Places, Stack};
@@ -149,6 +149,7 @@ impl Watcher {
             records,
             layers: dirs.map(|dir| Layer::open(&dir, self.spec.marks)).collect::<Result<_>>()?,
             preserve: Root::open(places.preserve())?,
+            taken: taken::load(&self.home)?,
         })
     }
 }
@@ -223,14 +224,40 @@ fn note_strangers(base: &OverlayBase<'_>, path: &RelPath, edits: &mut Edits) -> 
     Ok(())
 }
 
-/// Notes which inodes the workspace's own commit has replaced.
+/// Notes what the workspace's own commit has replaced.
 pub(super) fn note_replaced(records: &Records, journal: &Journal) -> Result<()> {
     let old = journal.steps.iter().filter_map(|step| match step {
-        Step::Place { old, .. } => old.map(|stamp| stamp.ino),
-        Step::Delete { old, .. } => Some(old.ino),
+        Step::Place { old, .. } => old.map(Replaced::from),
+        Step::Delete { old, .. } => Some(Replaced::from(*old)),
         Step::Dress { .. } => None,
     });
     records.add_replaced(old.collect())
+}
+
+/// What the workspace's own commit has placed in directories that were made inside: a live mount does not know that the original
+/// has them now.
+pub(super) fn in_own_directories(base: &OverlayBase<'_>, journal: &Journal) -> Result<Vec<RelPath>> {
+    let Some(upper) = base.layers.first() else { return Ok(Vec::new()) };
+    let mut own = BTreeMap::new();
+    let mut placed = Vec::new();
+    for step in &journal.steps {
+        let (Step::Place { path, .. }, Some(dir)) = (step, step.path().parent()) else { continue };
+        let is_own = match own.get(&dir) {
+            Some(is_own) => *is_own,
+            None => *own.entry(dir.clone()).or_insert(is_made_inside(upper, &dir)?),
+        };
+        if is_own {
+            placed.push(path.clone());
+        }
+    }
+    Ok(placed)
+}
+
+/// Whether the directory at `path` is in `upper`, and was not copied up.
+fn is_made_inside(upper: &Layer, path: &RelPath) -> Result<bool> {
+    let Some(parent) = upper.root.find_parent(path)? else { return Ok(false) };
+    let is_dir = parent.stamp(path.name())?.is_some_and(|stamp| stamp.is_dir());
+    Ok(is_dir && upper.origin(&parent, path.name())?.is_none())
 }
 
 /// For an undo: the workspace goes on showing what it shows, of which some may be the original's alone by now.

@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use sandboxer_core::model::RelPath;
 use sandboxer_core::{Error, Result};
+use serde::{Deserialize, Serialize};
 
 use crate::manifest::{Edits, Entry};
 use crate::sealed;
+use crate::stamp::Stamp;
 
 const MAGIC: &[u8; 8] = b"SBXRCRD\x01";
 
@@ -20,6 +22,23 @@ const REPLACED: &[u8; 8] = b"SBXRPLC\x01";
 
 /// What is written down, by path; `None` says that nothing is there.
 pub type Recorded = BTreeMap<RelPath, Option<Entry>>;
+
+/// By what an entry that was replaced is known again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Replaced {
+    /// Its inode number.
+    pub ino: u64,
+    /// Its last modification.
+    pub mtime: i64,
+    /// Its size.
+    pub size: u64,
+}
+
+impl From<Stamp> for Replaced {
+    fn from(stamp: Stamp) -> Self {
+        Self { ino: stamp.ino, mtime: stamp.mtime, size: stamp.size }
+    }
+}
 
 /// The records of one workspace.
 #[derive(Clone, Debug)]
@@ -60,22 +79,22 @@ impl Records {
         sealed::store(MAGIC, &all, &self.path)
     }
 
-    /// Inodes that the original had, and this workspace's commits have replaced: what was copied up from them still names them.
-    pub fn replaced(&self) -> Result<BTreeSet<u64>> {
+    /// What the original had, and this workspace's commits have replaced: what was copied up from it still looks like it.
+    pub fn replaced(&self) -> Result<BTreeSet<Replaced>> {
         Ok(sealed::load(REPLACED, &self.replaced_place())?.unwrap_or_default())
     }
 
-    /// Adds to those.
-    pub fn add_replaced(&self, inos: BTreeSet<u64>) -> Result<()> {
+    /// Adds to that.
+    pub fn add_replaced(&self, replaced: BTreeSet<Replaced>) -> Result<()> {
         let _held = self.lock()?;
         let mut all = self.replaced()?;
         let known = all.len();
-        all.extend(inos);
+        all.extend(replaced);
         if all.len() > known { sealed::store(REPLACED, &all, &self.replaced_place()) } else { Ok(()) }
     }
 
     fn replaced_place(&self) -> PathBuf {
-        self.path.with_extension("replaced")
+        self.path.with_extension("replaced-files")
     }
 
     /// Has these and no others from now on, durably.
@@ -122,7 +141,6 @@ pub fn says<'a>(recorded: &'a Recorded, path: &RelPath) -> Says<'a> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::stamp::Stamp;
 
     fn rel(text: &str) -> RelPath {
         RelPath::parse(text).unwrap()
@@ -164,12 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn replaced_inodes_add_up() {
+    fn what_was_replaced_adds_up() {
         let temp = tempfile::tempdir().unwrap();
         let records = Records::new(temp.path());
-        records.add_replaced(BTreeSet::from([1, 2])).unwrap();
-        records.add_replaced(BTreeSet::from([2, 3])).unwrap();
-        assert_eq!(records.replaced().unwrap(), BTreeSet::from([1, 2, 3]));
+        let [one, two, three] = [1, 2, 3].map(|ino| Replaced { ino, mtime: 0, size: 0 });
+        records.add_replaced(BTreeSet::from([one, two])).unwrap();
+        records.add_replaced(BTreeSet::from([two, three])).unwrap();
+        assert_eq!(records.replaced().unwrap(), BTreeSet::from([one, two, three]));
         records.clear().unwrap();
         assert!(records.replaced().unwrap().is_empty());
     }

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use sandboxer_core::Result;
-use sandboxer_core::model::{CommitRequest, Conflict, OnConflict, RelPath};
+use sandboxer_core::model::{CommitRequest, Conflict, NodeType, OnConflict, RelPath};
 
 use super::base::OverlayBase;
 use super::instant::Instant;
@@ -18,10 +18,13 @@ use crate::base::Base;
 use crate::commit::{Prepare, Rebased, rebase};
 use crate::copy::Transfer;
 use crate::filter::Filter;
-use crate::manifest::Edits;
+use crate::list;
+use crate::manifest::{Edits, Entry};
 use crate::restore::restore;
 use crate::rollback::FromOriginal;
 use crate::space::Space;
+
+type Bases = Vec<(RelPath, Option<Entry>)>;
 
 /// What a refresh did.
 #[derive(Debug, Default)]
@@ -34,12 +37,15 @@ pub struct Refreshed {
     pub conflicts: Vec<Conflict>,
 }
 
-/// Moves `space` onto the original's present state.
-pub fn refresh(space: &OverlaySpace) -> Result<Refreshed> {
+/// Moves `space` onto the original's present state. `renew` has its mount show that.
+pub fn refresh(space: &OverlaySpace, renew: &dyn Fn() -> Result<()>) -> Result<Refreshed> {
     let pair = space.pair();
     let instant = Instant::take(&pair.original, &pair.home)?;
-    let rebased = merge(space)?;
+    // What the mount remembers is older than the instant.
+    renew()?;
+    let mut rebased = merge(space)?;
     let base = space.overlay_base()?;
+    rebased.bases.extend(contested_below(&base, &rebased.bases)?);
     base.rewrite(rebased.bases.iter().cloned().collect())?;
     let kept: BTreeSet<RelPath> = rebased.bases.iter().map(|(path, _)| path.clone()).collect();
     let (updated, mut edits) = bring_up_to_date(space, &instant, &rebased.differing)?;
@@ -48,7 +54,31 @@ pub fn refresh(space: &OverlaySpace) -> Result<Refreshed> {
     edits.extend(rebased.bases);
     base.records.replace(edits)?;
     forget_preserved(space, &kept)?;
+    renew()?;
     Ok(Refreshed { merged: rebased.merged, updated, conflicts: rebased.conflicts })
+}
+
+/// The bases of what the original has below directories in conflict, as far as the sandbox did not know it: by the new instant it
+/// would seem to have been there all along, and to be deleted with its directory.
+fn contested_below(base: &OverlayBase<'_>, contested: &[(RelPath, Option<Entry>)]) -> Result<Bases> {
+    let is_dir = |entry: &Entry| entry.node_type() == NodeType::Directory;
+    let directories = contested.iter().filter(|(_, entry)| entry.as_ref().is_some_and(is_dir));
+    let mut waiting: Vec<RelPath> = directories.map(|(path, _)| path.clone()).collect();
+    let mut bases = Bases::new();
+    while let Some(dir) = waiting.pop() {
+        let Ok(open) = base.original.open_dir(&dir) else { continue };
+        for listed in list::names_and_types(&open)? {
+            let path = dir.join(&listed.name);
+            let known = base.find(&path)?;
+            if known.as_ref().is_some_and(is_dir) {
+                waiting.push(path.clone());
+            }
+            if !known.as_ref().is_some_and(|entry| entry.base.is_some_and(|stamp| stamp.is_known())) {
+                bases.push((path, known));
+            }
+        }
+    }
+    Ok(bases)
 }
 
 fn merge(space: &OverlaySpace) -> Result<Rebased> {
@@ -83,6 +113,7 @@ fn bring_up_to_date(
         recorded: Recorded::new(),
         layers,
         preserve: before.preserve,
+        taken: before.taken,
     };
     let comparison = pair.comparison(&present);
     let stale: Vec<RelPath> = present

@@ -12,6 +12,7 @@ use super::layer::{Layer, Marks};
 use super::preserve;
 use super::records::{Records, Says, says};
 use super::stack::{Places, Stack, dress_like};
+use super::taken;
 use crate::base::{Base, PACK};
 use crate::commit::Journal;
 use crate::content::read_all;
@@ -164,6 +165,7 @@ impl OverlaySpace {
             records,
             layers,
             preserve: Root::open(self.places.preserve())?,
+            taken: taken::load(&self.pair.home)?,
         })
     }
 
@@ -231,6 +233,8 @@ impl Space for OverlaySpace {
 
     fn applied(&self, journal: &Journal) -> Result<()> {
         preserve::note_replaced(&Records::new(&self.pair.home), journal)?;
+        let made_inside = preserve::in_own_directories(&self.overlay_base()?, journal)?;
+        taken::note(&self.pair.home, made_inside)?;
         if journal.undoes.is_some() {
             preserve::hide_own(&self.overlay_base()?, &self.pair.copy, journal)?;
         }

@@ -1,7 +1,9 @@
-//! What a live mount took for its own before somebody else's commit removed it from the original.
+//! What a live mount has for its own, and the original has or had too.
 //!
-//! When a program in the sandbox then removes such an entry, the kernel finds nothing below and leaves no whiteout; the next mount would
-//! show it again, from what is preserved. So the paths are noted, and before each mount those that are gone get their whiteout.
+//! An entry that was taken over before somebody else's commit removed it; and what the sandbox made in a directory of its own, and
+//! committed. When a program in the sandbox removes such an entry, the kernel finds nothing below and leaves no whiteout; the next
+//! mount would show it again. So the paths are noted. A scan takes those that are gone for deleted, and before each mount they get
+//! their whiteout.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,10 +25,15 @@ fn place(home: &Path) -> PathBuf {
 
 /// Notes what the mount of the workspace at `home` has taken over.
 pub fn note(home: &Path, paths: impl IntoIterator<Item = RelPath>) -> Result<()> {
-    let mut all: BTreeSet<RelPath> = sealed::load(MAGIC, &place(home))?.unwrap_or_default();
+    let mut all = load(home)?;
     let before = all.len();
     all.extend(paths);
     if all.len() == before { Ok(()) } else { sealed::store(MAGIC, &all, &place(home)) }
+}
+
+/// What it has taken over.
+pub fn load(home: &Path) -> Result<BTreeSet<RelPath>> {
+    Ok(sealed::load(MAGIC, &place(home))?.unwrap_or_default())
 }
 
 /// Forgets it: the state that had it is left.

@@ -16,7 +16,7 @@ use std::path::Path;
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{
-    self as syscall, FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, UnmountFlags,
+    self as syscall, FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, MoveMountFlags, UnmountFlags,
 };
 use sandboxer_core::{Error, Result};
 
@@ -31,10 +31,11 @@ pub(crate) use trial::{Trial, unique};
 pub(crate) const OPEN: &str = "open directory";
 const MOUNT: &str = "mount overlay at";
 const UNMOUNT: &str = "unmount";
+const RENEW: &str = "renew the overlay at";
 const LOOK: &str = "look at";
 
 /// The steps that errors of this module name.
-pub(crate) const STEPS: [&str; 4] = [OPEN, MOUNT, UNMOUNT, LOOK];
+pub(crate) const STEPS: [&str; 5] = [OPEN, MOUNT, UNMOUNT, RENEW, LOOK];
 
 const OVERLAY_MAGIC: u64 = 0x794c_7630;
 
@@ -69,6 +70,14 @@ pub fn unmount(at: &Path) -> Result<Unmounted> {
         Err(Errno::INVAL | Errno::NOENT) => Ok(Unmounted::NotMounted),
         Err(e) => Err(Error::io(UNMOUNT, at, e)),
     }
+}
+
+/// Has the kernel look again at what the overlay at `at` shows: names and directories that it remembers from a lower layer are
+/// forgotten, unless a process uses them right now. Open files and working directories stay as they are.
+pub fn renew(at: &Path) -> Result<()> {
+    let flags = FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_SYMLINK_NOFOLLOW;
+    let picked = syscall::fspick(CWD, at, flags);
+    picked.and_then(syscall::fsconfig_reconfigure).map_err(|e| Error::io(RENEW, at, e))
 }
 
 /// Whether an overlay is mounted right at `at`. Nothing being there is `false`.

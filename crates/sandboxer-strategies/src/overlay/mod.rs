@@ -166,7 +166,7 @@ impl OverlayStrategy {
     fn refresh(&self, plan: &PlanId, resource: &Resource, home: &Path) -> Result<SandboxRef> {
         let space = self.open_at(home)?;
         let _lock = space.lock()?;
-        let done = refresh(&space)?;
+        let done = refresh(&space, &|| self.mounts.renew(home, space.spec()))?;
         let merged: Vec<String> = done.merged.iter().map(ToString::to_string).collect();
         let told = json!({"merged": merged, "updated": done.updated, "conflicts": done.conflicts});
         Ok(self.reference(plan, resource, home, space.spec()).with("refreshed", told))

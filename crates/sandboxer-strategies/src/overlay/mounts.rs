@@ -141,6 +141,16 @@ impl Mounts {
         Ok(reached)
     }
 
+    /// Has a mount show what the original is by now, apart from what processes in it use: see [`mount::renew`].
+    pub fn renew(&self, home: &Path, spec: &OverlaySpec) -> Result<()> {
+        let merged = Places::new(home).merged();
+        match (&spec.keeper, self.keeper(spec)?) {
+            (None, _) if mount::is_mounted(&merged)? => mount::renew(&merged),
+            (Some(_), Some(keeper)) if keeper.is_mounted(&merged)? => keeper.renew(&merged),
+            _ => Ok(()),
+        }
+    }
+
     /// Unmounts it, if nobody works in it.
     pub fn unmount(&self, home: &Path, spec: &OverlaySpec, _lock: &MountLock) -> Result<Unmounted> {
         let places = Places::new(home);

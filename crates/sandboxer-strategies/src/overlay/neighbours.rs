@@ -69,7 +69,11 @@ impl Neighbours for Watchers {
 
     fn hide_new(&self, committer: &Path, original: &Root, journal: &Journal) -> Result<()> {
         let watchers = self.looking_at(original.path(), committer)?;
-        watchers.iter().try_for_each(|(watcher, _)| watcher.hide_new(original, journal))
+        for (watcher, _) in &watchers {
+            watcher.hide_new(original, journal)?;
+            self.mounts.renew(&watcher.home, &watcher.spec)?;
+        }
+        OverlaySpec::load(committer)?.map_or(Ok(()), |spec| self.mounts.renew(committer, &spec))
     }
 }
 

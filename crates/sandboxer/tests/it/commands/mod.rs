@@ -13,6 +13,7 @@ mod git_shapes;
 mod help;
 mod human;
 mod json;
+mod live_overlay;
 mod overlay;
 mod park;
 mod patch;

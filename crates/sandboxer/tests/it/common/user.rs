@@ -141,6 +141,14 @@ impl User {
         text
     }
 
+    /// A shell script in the project; gives what it printed.
+    pub fn outside(&self, script: &str) -> String {
+        let output = self.command("sh").args(["-ec", script]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{script}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        text
+    }
+
     pub fn try_inside(&self, sandbox: &str, script: &str) -> Output {
         let path = self.ok(&["path", sandbox]);
         self.command("sh").args(["-c", script]).current_dir(path.trim_end()).output().unwrap()

@@ -1,0 +1,145 @@
+//! An overlay that stays mounted while its original changes: by its own commits, by those of others, by hand.
+//!
+//! The kernel promises nothing for such a mount; docs/design/0012-live-overlays.md says what holds anyway.
+
+use std::process::{Child, Stdio};
+
+use crate::common::user::{User, overlay_users};
+
+/// The project `p` has `f`, `g` and `d/x`, each with three lines, and a sandbox `q`.
+fn users() -> Vec<User> {
+    let users = overlay_users();
+    for user in &users {
+        user.outside("rm -r *; mkdir d; seq 3 > f; seq 3 > g; seq 3 > d/x");
+        user.ok(&["create", "--name", "q", "--strategy", "overlay", "--no-fallback"]);
+    }
+    users
+}
+
+/// A program whose working directory is `below` the sandbox, until this is dropped.
+struct Resident(Child);
+
+impl Resident {
+    fn of(user: &User, below: &str) -> Self {
+        let path = user.ok(&["path", "q"]);
+        let mut command = user.command("sh");
+        command.args(["-c", "echo here; exec sleep 600"]).stdout(Stdio::piped());
+        let mut child = command.current_dir(format!("{}/{below}", path.trim_end())).spawn().unwrap();
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0; 5]).unwrap();
+        Self(child)
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn what_is_deleted_from_a_committed_directory_is_gone() {
+    for user in users() {
+        user.inside("q", "mkdir n; echo 1 > n/one; echo 2 > n/two; mkdir n/sub; echo 3 > n/sub/three");
+        user.ok(&["commit", "q"]);
+        user.inside("q", "rm n/one; mv n/two n/zwei; rm -r n/sub");
+        assert_eq!(user.diff("q"), ["D n/one", "D n/sub/", "D n/sub/three", "R n/two → n/zwei"]);
+        user.ok(&["commit", "q"]);
+        assert_eq!(user.outside("find n | sort"), "n\nn/zwei\n");
+    }
+}
+
+/// The kernel cannot look again at a directory that somebody is in.
+#[test]
+fn the_same_where_a_program_is_in_that_directory() {
+    for user in users() {
+        user.inside("q", "mkdir n; echo 1 > n/one; echo 2 > n/two; mkdir n/sub; echo 3 > n/sub/three");
+        let resident = Resident::of(&user, "n");
+        user.ok(&["commit", "q"]);
+        user.inside("q", "rm n/one; mv n/two n/zwei; rm -r n/sub; mkdir n/sub; echo 4 > n/sub/four");
+        let changes = ["D n/one", "A n/sub/four", "D n/sub/three", "R n/two → n/zwei"];
+        assert_eq!(user.diff("q"), changes);
+        drop(resident);
+        // Makes the mount anew.
+        user.ok(&["checkpoint", "q"]);
+        assert_eq!(user.diff("q"), changes);
+        assert_eq!(user.inside("q", "find n | sort"), "n\nn/sub\nn/sub/four\nn/zwei\n");
+        user.ok(&["commit", "q"]);
+        assert_eq!(user.outside("find n | sort"), "n\nn/sub\nn/sub/four\nn/zwei\n");
+    }
+}
+
+#[test]
+fn a_refresh_shows_what_was_edited_by_hand() {
+    for user in users() {
+        user.inside("q", "cat g; ls d");
+        user.outside("sed -i s/2/HAND/ g; echo new > d/new");
+        user.ok(&["refresh", "q"]);
+        assert_eq!(user.inside("q", "cat g; ls d"), "1\nHAND\n3\nnew\nx\n");
+        user.inside("q", "echo more >> g; rm -r d");
+        user.ok(&["commit", "q"]);
+        assert_eq!(user.outside("cat g; ls"), "1\nHAND\n3\nmore\nf\ng\n");
+    }
+}
+
+#[test]
+fn a_refresh_in_conflict_does_not_delete_what_others_added() {
+    for user in users() {
+        user.ok(&["create", "--name", "two", "--strategy", "overlay", "--no-fallback"]);
+        user.inside("q", "echo new > d/new");
+        user.inside("two", "rm -r d");
+        user.ok(&["commit", "q"]);
+        assert_eq!(user.run(&["refresh", "two"]).code, 3);
+        assert_eq!(user.run(&["commit", "two"]).code, 3);
+        assert_eq!(user.outside("cat d/new"), "new\n");
+    }
+}
+
+#[test]
+fn what_an_undo_gives_back_is_seen_in_listings() {
+    for user in users() {
+        user.inside("q", "mkdir n; echo 1 > n/a");
+        user.ok(&["commit", "q"]);
+        user.inside("q", "ls n");
+        user.ok(&["rollback", "q"]);
+        user.ok(&["undo", "q"]);
+        assert_eq!(user.diff("q"), ["A n/", "A n/a"]);
+        assert_eq!(user.inside("q", "ls n; cat n/a"), "a\n1\n");
+    }
+}
+
+#[test]
+fn a_refresh_after_a_checkpoint_works() {
+    for user in users() {
+        user.inside("q", "echo more >> f");
+        user.ok(&["checkpoint", "q"]);
+        user.outside("echo hand > h");
+        user.ok(&["refresh", "q"]);
+        assert_eq!(user.inside("q", "cat h"), "hand\n");
+        assert_eq!(user.diff("q"), ["M f"]);
+    }
+}
+
+#[test]
+fn an_undone_directory_can_be_committed_again_after_a_refresh() {
+    for user in users() {
+        user.inside("q", "mkdir n; echo 1 > n/a");
+        user.ok(&["commit", "q"]);
+        user.ok(&["checkpoint", "q"]);
+        user.ok(&["undo", "q"]);
+        user.ok(&["refresh", "q"]);
+        assert_eq!(user.diff("q"), ["A n/", "A n/a"]);
+        user.ok(&["commit", "q"]);
+        assert_eq!(user.outside("cat n/a"), "1\n");
+    }
+}
+
+#[test]
+fn a_name_that_was_moved_away_and_made_anew_is_no_conflict() {
+    for user in users() {
+        user.inside("q", "mv f F; echo new > f");
+        user.ok(&["commit", "q", "f"]);
+        user.ok(&["commit", "q"]);
+        assert_eq!(user.outside("cat F f"), "1\n2\n3\nnew\n");
+    }
+}
