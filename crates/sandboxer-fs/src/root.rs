@@ -7,12 +7,12 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::fs::{self, AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use sandboxer_core::model::RelPath;
 use sandboxer_core::{Error, Result};
 
-use crate::stamp::Stamp;
+use crate::stamp::{Births, Stamp};
 
 /// Longest piece of a path handed to the kernel at once; deeper paths are opened in several steps.
 const STEP: usize = 3000;
@@ -31,6 +31,7 @@ const CONFINED: ResolveFlags = ResolveFlags::BENEATH
 pub struct Root {
     fd: OwnedFd,
     path: PathBuf,
+    births: Births,
 }
 
 /// An open directory somewhere below a root, with the path it was reached by for messages.
@@ -38,6 +39,7 @@ pub struct Root {
 pub struct Dir {
     fd: OwnedFd,
     shown: PathBuf,
+    births: Births,
 }
 
 impl Root {
@@ -46,7 +48,8 @@ impl Root {
         let path = path.as_ref();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = fs::open(path, flags, Mode::empty()).map_err(|e| Error::io("open directory", path, e))?;
-        Ok(Self { fd, path: path.to_path_buf() })
+        let births = Births::of(&fd).map_err(|e| Error::io("examine", path, e))?;
+        Ok(Self { fd, path: path.to_path_buf(), births })
     }
 
     /// Where the root is, for messages.
@@ -62,7 +65,7 @@ impl Root {
     /// A second handle on the root directory itself.
     pub fn as_dir(&self) -> Result<Dir> {
         let fd = self.fd.try_clone().map_err(|e| Error::io("open directory", &self.path, e))?;
-        Ok(Dir { fd, shown: self.path.clone() })
+        Ok(Dir { fd, shown: self.path.clone(), births: self.births })
     }
 
     /// The directory at `path`; the root itself for `None`.
@@ -77,7 +80,7 @@ impl Root {
     pub fn open_dir(&self, path: &RelPath) -> rustix::io::Result<Dir> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = open_steps(self.fd.as_fd(), path.as_bytes(), flags)?;
-        Ok(Dir { fd, shown: self.shown(path) })
+        Ok(Dir { fd, shown: self.shown(path), births: self.births })
     }
 
     /// The directory that holds `path`, for a call on its last component.
@@ -190,7 +193,8 @@ impl Dir {
     pub fn dir(&self, name: &[u8]) -> Result<Dir> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = patiently(|| fs::openat2(&self.fd, name, flags, Mode::empty(), CONFINED));
-        Ok(Dir { fd: fd.map_err(|e| refusal(e, self.shown(name)))?, shown: self.shown(name) })
+        let fd = fd.map_err(|e| refusal(e, self.shown(name)))?;
+        Ok(Dir { fd, shown: self.shown(name), births: self.births })
     }
 
     /// Opens the entry `name`, never through a link.
@@ -212,7 +216,7 @@ impl Dir {
     /// The stamp of the entry `name` itself; `None` where there is none.
     pub fn stamp(&self, name: &[u8]) -> Result<Option<Stamp>> {
         match patiently(|| fs::statx(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW, Stamp::MASK)) {
-            Ok(stat) => Ok(Some(Stamp::from_statx(&stat))),
+            Ok(stat) => Ok(Some(Stamp::from_statx(&stat, self.births))),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
             Err(e) => Err(Error::io("examine", self.shown(name), e)),
         }
@@ -220,7 +224,7 @@ impl Dir {
 
     /// The stamp of this directory itself.
     pub fn stamp_self(&self) -> Result<Stamp> {
-        stamp_of_fd(&self.fd).map_err(|e| Error::io("examine", &self.shown, e))
+        stamp_with(&self.fd, self.births).map_err(|e| Error::io("examine", &self.shown, e))
     }
 
     /// Makes a directory.
@@ -252,8 +256,12 @@ impl Dir {
 
 /// The stamp of an open file.
 pub fn stamp_of_fd(fd: impl AsFd) -> rustix::io::Result<Stamp> {
-    let mask = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-    fs::statx(fd, "", AtFlags::EMPTY_PATH, mask).map(|stat| Stamp::from_statx(&stat))
+    let births = Births::of(&fd)?;
+    stamp_with(fd, births)
+}
+
+fn stamp_with(fd: impl AsFd, births: Births) -> rustix::io::Result<Stamp> {
+    fs::statx(fd, "", AtFlags::EMPTY_PATH, Stamp::MASK).map(|stat| Stamp::from_statx(&stat, births))
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What the kernel tells of an entry, and what follows when it tells the same again.
 
+use std::os::fd::AsFd;
+
 use rustix::fs::{Statx, StatxFlags};
 use sandboxer_core::model::NodeType;
 use serde::{Deserialize, Serialize};
@@ -19,7 +21,7 @@ pub struct Stamp {
     pub mtime: i64,
     /// Last change of anything, nanoseconds since 1970.
     pub ctime: i64,
-    /// Birth, nanoseconds since 1970; 0 where the filesystem has none.
+    /// Birth, nanoseconds since 1970; 0 where the filesystem has none that lasts.
     pub btime: i64,
     /// File type and permission bits.
     pub mode: u32,
@@ -37,6 +39,25 @@ pub struct Stamp {
     pub blocks: u64,
 }
 
+/// What the births that a filesystem tells are worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Births {
+    /// An inode has one birth.
+    Lasting,
+    /// An overlay copies a file up when it is first changed: that keeps the inode's number and has another birth.
+    Changing,
+}
+
+const OVERLAY_MAGIC: u64 = 0x794c_7630;
+
+impl Births {
+    /// Those of the filesystem that an open file is on.
+    pub fn of(fd: impl AsFd) -> rustix::io::Result<Self> {
+        let is_overlay = rustix::fs::fstatfs(fd)?.f_type as u64 == OVERLAY_MAGIC;
+        Ok(if is_overlay { Self::Changing } else { Self::Lasting })
+    }
+}
+
 const TYPE_MASK: u32 = 0o170_000;
 
 impl Stamp {
@@ -44,14 +65,17 @@ impl Stamp {
     pub const MASK: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
     /// From the kernel's answer.
-    pub fn from_statx(stat: &Statx) -> Self {
+    pub fn from_statx(stat: &Statx, births: Births) -> Self {
         let nanos = |sec: i64, nsec: u32| sec.saturating_mul(1_000_000_000).saturating_add(i64::from(nsec));
         Self {
             ino: stat.stx_ino,
             size: stat.stx_size,
             mtime: nanos(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
             ctime: nanos(stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec),
-            btime: nanos(stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec),
+            btime: match births {
+                Births::Lasting => nanos(stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec),
+                Births::Changing => 0,
+            },
             mode: u32::from(stat.stx_mode),
             uid: stat.stx_uid,
             gid: stat.stx_gid,

@@ -45,9 +45,15 @@ impl Mounted {
 
     /// An overlay, which cannot be the upper of another one, or why there is none.
     pub fn overlay() -> Result<Self, String> {
+        Self::overlay_over(|_| ())
+    }
+
+    /// The same over a layer that `fill` has filled, as a container's root is over its image.
+    pub fn overlay_over(fill: impl Fn(&Path)) -> Result<Self, String> {
         Self::mount(std::env::temp_dir(), |dir| {
             let [lower, upper, work] = ["lower", "upper", "work"].map(|name| dir.join(name));
             [&lower, &upper, &work].into_iter().for_each(|made| fs::create_dir(made).unwrap());
+            fill(&lower);
             let layers = [("lowerdir", lower), ("upperdir", upper), ("workdir", work)];
             let options: Vec<String> =
                 layers.iter().map(|(key, path)| format!("{key}={}", path.display())).collect();

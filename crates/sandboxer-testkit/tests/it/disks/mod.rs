@@ -3,5 +3,6 @@
 mod broken;
 mod clocks;
 mod git;
+mod layered;
 mod out_of_space;
 mod power_cut;
