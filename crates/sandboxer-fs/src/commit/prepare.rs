@@ -14,8 +14,9 @@ use super::{CommitFiles, clear};
 use crate::diff::{Comparison, Delta, Links, differences};
 use crate::manifest::Entry;
 use crate::pack::PackWriter;
-use crate::root::Dir;
+use crate::root::{Dir, Root};
 use crate::space::History;
+use crate::stamp::Stamp;
 
 /// What a commit is prepared from.
 pub struct Prepare<'a> {
@@ -43,13 +44,14 @@ pub fn prepare(job: &Prepare<'_>) -> Result<Journal> {
     refuse_uncommittable(&deltas)?;
     let mut told = tell_staying(&staying, &deltas);
     // Nothing is staged for a commit that is bound to fail.
-    let Resolved { deltas, notices, marked, conflicts } = resolve(job, deltas)?;
+    let Resolved { mut deltas, notices, marked, conflicts } = resolve(job, deltas)?;
     if !conflicts.is_empty() {
         if job.request.on_conflict == OnConflict::Mark {
             settle::mark(job, &marked)?;
         }
         return Err(Error::Conflict { conflicts });
     }
+    part_from_other_names(job.comparison.original, &mut deltas)?;
     let stage = Stage::create(job.comparison.original, job.files.home(), &job.files.note())?;
     let journal = build(job, deltas, &links, &stage).map(|mut journal| {
         told.extend(notices);
@@ -61,6 +63,16 @@ pub fn prepare(job: &Prepare<'_>) -> Result<Journal> {
         let _ = clear(job.files);
     }
     journal
+}
+
+/// A file with several names goes as a whole where only its mode, owner or attributes change: another name may be outside the
+/// original, and is nothing that a commit may change.
+fn part_from_other_names(original: &Root, deltas: &mut [Delta]) -> Result<()> {
+    for delta in deltas.iter_mut().filter(|delta| delta.entry.kind == DiffKind::Metadata) {
+        let has_other_names = |stamp: Stamp| stamp.is_file() && stamp.nlink > 1;
+        delta.plan.whole |= original.stamp(&delta.entry.path)?.is_some_and(has_other_names);
+    }
+    Ok(())
 }
 
 /// Where something of a directory goes that the sandbox has no more, it is said that the rest stays.

@@ -14,6 +14,7 @@ mod help;
 mod human;
 mod json;
 mod live_overlay;
+mod other_names;
 mod overlay;
 mod park;
 mod patch;
