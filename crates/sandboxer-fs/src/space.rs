@@ -201,6 +201,11 @@ pub trait Space {
     /// Its base, as it is written down now.
     fn base(&self) -> Result<Box<dyn Base + '_>>;
 
+    /// Refuses where the original is not the one that the workspace was made from.
+    fn check_original(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// The content of a file.
     fn read(&self, path: &RelPath) -> Result<Vec<u8>> {
         self.read_within(path, None)
@@ -231,6 +236,7 @@ pub trait Space {
 
     /// Makes a commit ready. The caller holds the lock.
     fn prepare(&self, request: &CommitRequest, logged: &Logged) -> Result<CommitResult> {
+        self.check_original()?;
         let files = self.pair().files();
         if commit::is_decided(&files) {
             self.carry_out()?;

@@ -40,6 +40,7 @@ pub struct Refreshed {
 /// Moves `space` onto the original's present state. `renew` has its mount show that.
 pub fn refresh(space: &OverlaySpace, renew: &dyn Fn() -> Result<()>) -> Result<Refreshed> {
     let pair = space.pair();
+    space.check_original()?;
     let instant = Instant::take(&pair.original, &pair.home)?;
     // What the mount remembers is older than the instant.
     renew()?;

@@ -27,12 +27,15 @@ use crate::restore::{Restored, Source, restore};
 use crate::rollback::FromOriginal;
 use crate::root::{Dir, Root, stamp_of_fd};
 use crate::space::{Logged, Means, Pair, Space, Workshop, finish, replace_in};
+use crate::stamp::Stamp;
 
 /// What an overlay workspace is made of; kept beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OverlaySpec {
     /// The directory that is isolated.
     pub original: PathBuf,
+    /// The directory itself, when the sandbox was made: another one may be at its path later.
+    pub root: Stamp,
     /// What of it counts.
     #[serde(default)]
     pub patterns: Patterns,
@@ -210,6 +213,23 @@ impl Space for OverlaySpace {
 
     fn base(&self) -> Result<Box<dyn Base + '_>> {
         Ok(Box::new(self.overlay_base()?))
+    }
+
+    fn check_original(&self) -> Result<()> {
+        let now = self.pair.original.as_dir()?.stamp_self()?;
+        if now.same_inode(&self.spec.root) {
+            return Ok(());
+        }
+        let original = self.spec.original.display();
+        Err(Error::Refused {
+            reason: format!(
+                "{original} is not the directory that the sandbox was made from: it was replaced"
+            ),
+            hint: Some(
+                "move the other one away and put it back, or keep the changes: `sandbox diff --patch`"
+                    .to_owned(),
+            ),
+        })
     }
 
     fn diff(&self) -> Result<DiffView> {

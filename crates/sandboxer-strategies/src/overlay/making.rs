@@ -139,13 +139,15 @@ impl OverlayStrategy {
         let home = new.path().to_path_buf();
         OverlaySpec::lay_out(original, &home)?;
         let keeper = (marks == Marks::User).then(|| keeper_of(resource, &home));
+        let root = Root::open(original)?;
         let spec = OverlaySpec {
             original: original.to_path_buf(),
             patterns: patterns.clone(),
             marks,
             volatile: self.options.volatile,
             keeper,
-            instant: Instant::take(&Root::open(original)?, &home)?,
+            root: root.as_dir()?.stamp_self()?,
+            instant: Instant::take(&root, &home)?,
             keep_base: self.options.keep_base,
             ground: ground.map(|ground| RelPath::parse(ground.name)).transpose()?,
         };

@@ -143,3 +143,28 @@ fn a_name_that_was_moved_away_and_made_anew_is_no_conflict() {
         assert_eq!(user.outside("cat F f"), "1\n2\n3\nnew\n");
     }
 }
+
+#[test]
+fn a_directory_in_place_of_the_original_is_not_committed_to() {
+    for user in users() {
+        user.ok(&[
+            "create",
+            "--name",
+            "copy",
+            "--strategy",
+            "filesystem_copy",
+            user.world.project().to_str().unwrap(),
+        ]);
+        for sandbox in ["q", "copy"] {
+            user.inside(sandbox, "echo inside >> f");
+        }
+        user.outside("cd ..; mkdir other; echo another > other/f; mv project project.was; mv other project");
+        for sandbox in ["q", "copy"] {
+            assert_ne!(user.run(&["commit", sandbox]).code, 0);
+            assert_eq!(user.outside("cat ../project/f; ls ../project"), "another\nf\n");
+        }
+        user.outside("cd ..; mv project other; mv project.was project");
+        user.ok(&["commit", "q"]);
+        assert_eq!(user.outside("cat ../project/f"), "1\n2\n3\ninside\n");
+    }
+}

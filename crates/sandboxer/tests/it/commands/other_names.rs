@@ -31,6 +31,10 @@ fn a_name_outside_keeps_its_mode() {
         assert_eq!(user.outside("stat -c %a b ../beside/c"), "600\n644\n", "{strategy}");
         assert_eq!(user.diff("q"), Vec::<String>::new(), "{strategy}");
         user.ok(&["undo", "q"]);
-        assert_eq!(user.outside("stat -c %a a b ../beside/c; cat b"), "644\n644\n644\n1\n2\n3\n", "{strategy}");
+        assert_eq!(
+            user.outside("stat -c %a a b ../beside/c; cat b"),
+            "644\n644\n644\n1\n2\n3\n",
+            "{strategy}"
+        );
     });
 }
