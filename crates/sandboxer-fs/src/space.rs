@@ -250,7 +250,9 @@ pub trait Space {
             Some(undoes) => self.prepare_undo(request, undoes, logged)?,
             None => self.prepare_commit(request, logged)?,
         };
-        if let Err(error) = journal.publish(&files.prepared()) {
+        let published = commit::refuse_fixed(&self.pair().original, &journal)
+            .and_then(|()| journal.publish(&files.prepared()));
+        if let Err(error) = published {
             let _ = commit::abort(&files);
             return Err(error);
         }

@@ -55,7 +55,14 @@ impl Journal {
 
     /// Whether directories are removed.
     pub fn removes_directories(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step, Step::Delete { old, .. } if old.is_dir()))
+        self.steps.iter().any(Step::removes_directory)
+    }
+}
+
+impl Step {
+    /// Whether it removes a directory.
+    pub fn removes_directory(&self) -> bool {
+        matches!(self, Self::Delete { old, .. } if old.is_dir())
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod apply;
 mod check;
+mod fixed;
 mod history;
 mod journal;
 mod prepare;
@@ -32,6 +33,7 @@ use crate::manifest::{Edits, Entry};
 use crate::root::Root;
 use crate::stamp::Stamp;
 
+pub use fixed::refuse_fixed;
 pub use journal::{Dress, Journal, Outcome, Settle, Step};
 pub use prepare::{Prepare, prepare};
 pub use rebase::{Rebased, rebase};

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sandboxer_core::model::RelPath;
 use sandboxer_core::registry::StrategyContext;
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::commit::Journal;
@@ -55,6 +56,9 @@ impl Watchers {
 impl Neighbours for Watchers {
     fn keep_old(&self, committer: &Path, original: &Root, journal: &Journal) -> Result<()> {
         let watchers = self.looking_at(original.path(), committer)?;
+        for (watcher, _) in &watchers {
+            refuse_to_remove_root(&watcher.spec.original, original, journal)?;
+        }
         watchers.iter().try_for_each(|(watcher, _)| watcher.keep_old(original, journal))?;
         // An undo removes what the committer itself goes on showing.
         let is_own = journal.undoes.is_some() && OverlaySpec::load(committer)?.is_some();
@@ -75,6 +79,22 @@ impl Neighbours for Watchers {
         }
         OverlaySpec::load(committer)?.map_or(Ok(()), |spec| self.mounts.renew(committer, &spec))
     }
+}
+
+/// A sandbox whose own root is gone could be neither read nor committed.
+fn refuse_to_remove_root(root: &Path, original: &Root, journal: &Journal) -> Result<()> {
+    let holds_root = |path: &RelPath| root.starts_with(original.path().join(path.as_path()));
+    let gone = journal.steps.iter().find(|step| step.removes_directory() && holds_root(step.path()));
+    gone.map_or(Ok(()), |step| {
+        Err(Error::Refused {
+            reason: format!(
+                "{} cannot be removed or replaced: another sandbox was made from {}",
+                step.path(),
+                root.display()
+            ),
+            hint: Some("find it with `sandbox list`, and commit or destroy it first".to_owned()),
+        })
+    })
 }
 
 impl Watchers {

@@ -2,6 +2,7 @@
 
 mod broken;
 mod clocks;
+mod fixed;
 mod git;
 mod layered;
 mod out_of_space;

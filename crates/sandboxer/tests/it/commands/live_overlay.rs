@@ -168,3 +168,24 @@ fn a_directory_in_place_of_the_original_is_not_committed_to() {
         assert_eq!(user.outside("cat ../project/f"), "1\n2\n3\ninside\n");
     }
 }
+
+#[test]
+fn the_root_of_another_sandbox_is_not_removed() {
+    for user in users() {
+        user.ok(&["create", "--name", "inner", "--strategy", "overlay", "--no-fallback", "d"]);
+        user.inside("inner", "echo inner >> x");
+        user.inside("q", "echo outer >> f; rm -r d; echo file > d");
+        let refused = user.run(&["commit", "q"]);
+        assert!(
+            refused.code != 0 && refused.stderr.contains("another sandbox was made from"),
+            "{}",
+            refused.stderr
+        );
+        assert_eq!(user.outside("cat f d/x"), "1\n2\n3\n1\n2\n3\n");
+        user.ok(&["commit", "inner"]);
+        user.ok(&["destroy", "inner"]);
+        assert_eq!(user.run(&["commit", "q"]).code, 3, "the inner one has changed what is removed");
+        user.ok(&["commit", "q", "--on-conflict", "theirs"]);
+        assert_eq!(user.outside("cat f d"), "1\n2\n3\nouter\nfile\n");
+    }
+}
