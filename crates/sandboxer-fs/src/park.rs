@@ -144,13 +144,14 @@ pub fn lay_over(assembly: &Assembly<'_>, parked: &Parked) -> Result<()> {
     let mut run = LayOver {
         assembly,
         fresh_base: &fresh_base,
+        absent: &parked.absent,
         edits: Edits::new(),
         links: HashMap::new(),
         dirs: BTreeMap::new(),
         closed,
     };
     for path in &parked.absent {
-        run.leave_away(path, &parked.absent)?;
+        run.leave_away(path)?;
     }
     for path in &work {
         run.lay(path)?;
@@ -210,6 +211,8 @@ fn open_for_us(parked: &Root, at: Option<&RelPath>, closed: &mut BTreeMap<RelPat
 struct LayOver<'a> {
     assembly: &'a Assembly<'a>,
     fresh_base: &'a Manifest,
+    /// What the work has removed.
+    absent: &'a BTreeSet<RelPath>,
     edits: Edits,
     /// The first name of each file with several, by its inode.
     links: HashMap<u64, RelPath>,
@@ -220,15 +223,24 @@ struct LayOver<'a> {
 }
 
 impl LayOver<'_> {
-    /// Takes away what the work has removed. What the original has lost as well is no difference any more; what it has got
-    /// below a removed directory was never seen here, and is not removed in anybody's name.
-    fn leave_away(&mut self, path: &RelPath, absent: &BTreeSet<RelPath>) -> Result<()> {
-        let Some(entry) = self.fresh_base.find(path)? else { return Ok(()) };
+    /// Takes away what the work has removed. What the original has lost as well is no difference any more.
+    fn leave_away(&mut self, path: &RelPath) -> Result<()> {
+        if self.fresh_base.find(path)?.is_none() {
+            return Ok(());
+        }
         self.open_parent(path)?;
         crate::remove_below(self.assembly.fresh, path)?;
         self.keep_record(path)?;
-        let below = entry.child.map(|id| self.fresh_base.below(id, Some(path))).transpose()?;
-        let unseen = below.into_iter().flatten().filter(|(path, _)| !absent.contains(path));
+        self.overlook_below(path)
+    }
+
+    /// What the original has got below a directory that the work has removed or replaced was never seen here, and is not removed in
+    /// anybody's name.
+    fn overlook_below(&mut self, path: &RelPath) -> Result<()> {
+        let entry = self.fresh_base.find(path)?;
+        let child = entry.and_then(|entry| entry.child);
+        let below = child.map(|id| self.fresh_base.below(id, Some(path))).transpose()?;
+        let unseen = below.into_iter().flatten().filter(|(path, _)| !self.absent.contains(path));
         self.edits.extend(unseen.map(|(path, _)| (path, None)));
         Ok(())
     }
@@ -237,7 +249,8 @@ impl LayOver<'_> {
     fn keep_record(&mut self, path: &RelPath) -> Result<()> {
         let old = self.assembly.manifest.find(path)?;
         for above in std::iter::successors(path.parent(), RelPath::parent) {
-            let known = self.edits.contains_key(&above) || self.fresh_base.find(&above)?.is_some();
+            let is_dir = |entry: Entry| entry.node_type() == NodeType::Directory;
+            let known = self.edits.contains_key(&above) || self.fresh_base.find(&above)?.is_some_and(is_dir);
             if let (false, Some(entry)) = (known, self.assembly.manifest.find(&above)?) {
                 self.edits.insert(above, Some(Entry { child: None, ..entry }));
             }
@@ -258,6 +271,7 @@ impl LayOver<'_> {
         let there = to.stamp(path.name())?;
         if there.is_some_and(|there| !(there.is_dir() && stamp.is_dir())) {
             crate::remove_entry(&to, path.name())?;
+            self.overlook_below(path)?;
         }
         match stamp.node_type() {
             NodeType::Directory => self.lay_dir(path, &from, &to, there.is_some_and(|s| s.is_dir()))?,
@@ -326,11 +340,21 @@ impl LayOver<'_> {
     fn parent(&mut self, path: &RelPath) -> Result<Dir> {
         let Some(parent) = path.parent() else { return self.assembly.fresh.as_dir() };
         if self.assembly.fresh.stamp(&parent)?.is_none_or(|s| !s.is_dir()) {
-            crate::remove_below(self.assembly.fresh, &parent)?;
+            self.remove_what_is_no_directory(&parent)?;
             self.dress_later(&parent)?;
         }
         self.open_parent(path)?;
         self.assembly.fresh.create_dirs(&parent, 0o755)
+    }
+
+    /// Removes what the original has in place of a directory at or above `path`.
+    fn remove_what_is_no_directory(&self, path: &RelPath) -> Result<()> {
+        for above in std::iter::successors(Some(path.clone()), RelPath::parent) {
+            if self.assembly.fresh.stamp(&above)?.is_some_and(|stamp| !stamp.is_dir()) {
+                return crate::remove_below(self.assembly.fresh, &above);
+            }
+        }
+        Ok(())
     }
 
     fn dress(&mut self) -> Result<()> {

@@ -154,3 +154,33 @@ fn a_pinned_checkpoint_outlasts_the_budget() {
     assert_eq!(left["checkpoints"].as_array().unwrap().len(), 1);
     assert_eq!(left["checkpoints"][0]["checkpoint_id"], "kept");
 }
+
+#[test]
+fn what_the_original_got_in_a_directory_that_became_a_file_is_not_deleted() {
+    let world = World::with_sandbox();
+    fs::remove_dir_all(world.inside("try").join("src")).unwrap();
+    fs::write(world.inside("try").join("src"), "a file\n").unwrap();
+    world.file("project/src/new.rs", "by hand\n");
+    world.ok(&["destroy", "try"]);
+    world.ok(&["unpark", "try"]);
+    assert_eq!(world.run(&["commit", "try"]).code, 3);
+    assert_eq!(world.text("project/src/new.rs"), "by hand\n");
+}
+
+#[test]
+fn work_comes_back_where_the_original_replaced_its_directory_by_a_file() {
+    for depth in ["src", "src/deep/deeper"] {
+        let world = World::new();
+        world.file(&format!("project/{depth}/main.rs"), "fn main() {}\n");
+        world.ok(&["create", "--name", "try", "-s", "filesystem_copy"]);
+        fs::write(world.inside("try").join(depth).join("main.rs"), "mine\n").unwrap();
+        fs::remove_dir_all(world.project().join("src")).unwrap();
+        world.file("project/src", "a file\n");
+        world.ok(&["destroy", "try"]);
+        world.ok(&["unpark", "try"]);
+        assert_eq!(world.ok(&["read", "try", &format!("{depth}/main.rs")]), "mine\n");
+        assert_eq!(world.run(&["commit", "try"]).code, 3);
+        assert_eq!(world.text("project/src"), "a file\n");
+        world.ok(&["rollback", "try"]);
+    }
+}
