@@ -11,13 +11,16 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 
 use super::validate::{self, Problem};
-use super::{ExtensionDefinition, Host, Profile};
+use super::{ExtensionDefinition, Host, InvalidDefinition, Profile};
 use crate::config::{Links, read_bounded, yaml};
 use crate::types::ResourceTypes;
 use crate::{Error, Result, resolve};
 
 /// What the shipped entries are said to come from.
 const BUILT_IN: &str = "built-in";
+
+/// What the id of every extension begins with.
+const EXTENSION_PREFIX: &str = "ext.";
 
 /// Name and content of every shipped profile.
 const PROFILES: [(&str, &str); 3] = [
@@ -45,7 +48,7 @@ pub struct Catalogue {
 }
 
 /// What a file of the catalogue holds.
-trait Entry: DeserializeOwned {
+trait Entry: DeserializeOwned + Sized {
     /// Its id.
     fn id(&self) -> &str;
 
@@ -57,6 +60,16 @@ trait Entry: DeserializeOwned {
 
     /// What is wrong with it, seen among all the others.
     fn check_among(&self, catalogue: &Catalogue) -> Result<(), Problem>;
+
+    /// The entry of a file whose content could not be read or parsed, because of `error`.
+    fn unreadable(_file: &Path, _text: &str, error: Error) -> Result<Self> {
+        Err(error)
+    }
+
+    /// The same entry, which did not pass its check because of `error`.
+    fn invalid(self, error: Error) -> Result<Self> {
+        Err(error)
+    }
 }
 
 impl Entry for Profile {
@@ -96,6 +109,15 @@ impl Entry for ExtensionDefinition {
 
     fn check_among(&self, _catalogue: &Catalogue) -> Result<(), Problem> {
         Ok(())
+    }
+
+    fn unreadable(file: &Path, text: &str, error: Error) -> Result<Self> {
+        Ok(Self::unreadable(id_in(text, file), invalid_definition(file, error)?))
+    }
+
+    fn invalid(self, error: Error) -> Result<Self> {
+        let invalid = invalid_definition(Path::new(&self.origin), error)?;
+        Ok(Self { invalid: Some(invalid), ..self })
     }
 }
 
@@ -158,8 +180,12 @@ impl Catalogue {
     }
 
     /// The extension of that id.
+    ///
+    /// # Errors
+    /// There is none, or its file cannot be used.
     pub fn extension(&self, id: &str) -> Result<&ExtensionDefinition> {
-        get(&self.extensions, "extension", id)
+        let extension = get(&self.extensions, "extension", id)?;
+        extension.invalid.as_ref().map_or(Ok(extension), |invalid| Err(invalid.to_error()))
     }
 
     /// The host of that id.
@@ -172,7 +198,7 @@ impl Catalogue {
         self.profiles.values()
     }
 
-    /// All extensions by id.
+    /// All extensions by id, those included whose file cannot be used.
     pub fn extensions(&self) -> impl Iterator<Item = &ExtensionDefinition> {
         self.extensions.values()
     }
@@ -196,9 +222,20 @@ impl Catalogue {
 impl<T: Entry> Sourced<T> {
     /// Reads `text`, the content of `file`, and checks it by itself.
     fn parse(file: &Path, text: String, origin: String) -> Result<Self> {
-        let parsed: Option<T> = yaml::parse(&text, file)?;
-        let mut entry = parsed.ok_or_else(|| empty(file))?;
-        entry.check().map_err(|problem| problem.located(file, &text))?;
+        let parsed = yaml::parse(&text, file).and_then(|parsed| parsed.ok_or_else(|| empty(file)));
+        let mut entry: T = match parsed {
+            Ok(entry) => entry,
+            Err(error) => return Self::unreadable(file, text, error, origin),
+        };
+        entry.set_origin(origin);
+        if let Err(problem) = entry.check() {
+            entry = entry.invalid(problem.located(file, &text))?;
+        }
+        Ok(Self { entry, file: file.to_path_buf(), text })
+    }
+
+    fn unreadable(file: &Path, text: String, error: Error, origin: String) -> Result<Self> {
+        let mut entry = T::unreadable(file, &text, error)?;
         entry.set_origin(origin);
         Ok(Self { entry, file: file.to_path_buf(), text })
     }
@@ -216,8 +253,13 @@ fn shipped<T: Entry>(files: &[(&str, &str)]) -> Result<Vec<Sourced<T>>> {
 }
 
 fn read_all<T: Entry>(directory: &Path) -> Result<Vec<Sourced<T>>> {
-    let read =
-        |file: &PathBuf| Sourced::parse(file, read_bounded(file, Links::Follow)?, file.display().to_string());
+    let read = |file: &PathBuf| {
+        let origin = file.display().to_string();
+        match read_bounded(file, Links::Follow) {
+            Ok(text) => Sourced::parse(file, text, origin),
+            Err(error) => Sourced::unreadable(file, String::new(), error, origin),
+        }
+    };
     ResourceTypes::files_in(directory)?.iter().map(read).collect()
 }
 
@@ -252,6 +294,35 @@ fn known<T>(entries: &BTreeMap<String, T>, key: &'static str, what: &str, id: &s
     let valid: Vec<&str> = entries.keys().map(String::as_str).collect();
     let near = yaml::nearest_word(id, &valid);
     Err(Problem::new(key, id, format!("no {what} {id:?}")).maybe_hint(near))
+}
+
+/// Why a file cannot be used; an error that is not about the file is returned as it is.
+fn invalid_definition(file: &Path, error: Error) -> Result<InvalidDefinition> {
+    match error {
+        Error::Config { file, line, column, message, hint } => {
+            Ok(InvalidDefinition { file, line, column, message, hint })
+        }
+        Error::Io { .. } => {
+            let (file, message) = (file.to_path_buf(), error.in_full());
+            Ok(InvalidDefinition { file, line: None, column: None, message, hint: None })
+        }
+        other => Err(other),
+    }
+}
+
+/// The id that an unreadable file declares: the word at its first key `id`, else one made of the file's name.
+fn id_in(text: &str, file: &Path) -> String {
+    let id_at = |line: &str| {
+        let value = line[validate::key_at(line, "id")?..].split_once(':')?.1;
+        let value = value.trim_start_matches([' ', '"', '\'']);
+        let end = value.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '.'));
+        let id = &value[..end.unwrap_or(value.len())];
+        id.starts_with(EXTENSION_PREFIX).then(|| id.to_owned())
+    };
+    text.lines().find_map(id_at).unwrap_or_else(|| {
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        format!("{EXTENSION_PREFIX}{}", stem.strip_prefix(EXTENSION_PREFIX).unwrap_or(&stem))
+    })
 }
 
 fn empty(file: &Path) -> Error {

@@ -21,9 +21,18 @@ fn read(files: &[(&str, &str)]) -> Result<Catalogue> {
     Catalogue::embedded().unwrap().with_directory(directory(files).path())
 }
 
+/// Why `files` cannot be read, or an extension of them cannot be used.
+fn error_of(files: &[(&str, &str)]) -> Error {
+    let invalid = |catalogue: Catalogue| {
+        let invalid = catalogue.extensions().find_map(|extension| extension.invalid.clone());
+        invalid.unwrap().to_error()
+    };
+    read(files).map_or_else(|error| error, invalid)
+}
+
 /// Name of the file with the place in it, message and hint of what `files` are refused with.
 fn complaint(files: &[(&str, &str)]) -> (String, String, Option<String>) {
-    match read(files).unwrap_err() {
+    match error_of(files) {
         Error::Config { file, line, column, message, hint } => {
             let name = file.file_name().unwrap().to_string_lossy().into_owned();
             let places: Vec<String> = [line, column].into_iter().flatten().map(|n| format!(":{n}")).collect();
@@ -42,6 +51,7 @@ fn what_is_shipped_is_right() {
     assert_eq!(profiles, ["profile.compose-e2e", "profile.container", "profile.local"]);
     let extensions: Vec<&str> = catalogue.extensions().map(|extension| extension.id.as_str()).collect();
     assert_eq!(extensions, ["ext.compose-ssh", "ext.container", "ext.local"]);
+    assert!(catalogue.extensions().all(|extension| extension.invalid.is_none()));
     assert_eq!(catalogue.hosts().map(|host| host.id.as_str()).collect::<Vec<_>>(), ["local"]);
     let container = catalogue.profile("profile.container").unwrap();
     assert_eq!(container.options["image"], "debian:stable-slim");
@@ -174,6 +184,32 @@ fn the_shape_of_a_file_is_checked_with_line_column_and_word() {
     assert_eq!(complaint(&[("hosts/h.yaml", "# nothing\n")]).1, "the file is empty");
     let (place, ..) = complaint(&[("profiles/p.yaml", &format!("{MINE}---\n{MINE}"))]);
     assert!(place.starts_with("p.yaml:"), "one document a file: {place}");
+}
+
+#[test]
+fn an_unusable_extension_is_refused_only_where_it_is_used() {
+    let table = [
+        ("ext.mine.yaml", "id: ext.mine\nprovider: [\n"),
+        ("a.yaml", "{summary: \"x, id: 'ext.mine'}"),
+        ("a.yaml", "id: ext.mine\nsummary: Mine\n"),
+        ("ext.mine.yaml", ""),
+        ("mine.yml", "- no\n"),
+    ];
+    let bound = format!("{MINE}extension: {{policy: explicit, id: ext.mine}}\n");
+    for (name, text) in table {
+        let file = format!("extensions/{name}");
+        let catalogue = read(&[(&file, text), ("profiles/p.yaml", &bound)]).unwrap();
+        assert!(catalogue.extension("ext.local").is_ok(), "{text}");
+        let error = catalogue.extension("ext.mine").unwrap_err();
+        assert!(matches!(&error, Error::Config { file, .. } if file.ends_with(name)), "{text}: {error:?}");
+        assert_eq!(catalogue.extensions().filter(|extension| extension.invalid.is_some()).count(), 1);
+    }
+}
+
+#[test]
+fn an_unusable_file_does_not_leave_the_shipped_extension_in_use() {
+    let catalogue = read(&[("extensions/mine.yaml", "id: ext.container\noptions: {engine:\n")]).unwrap();
+    assert!(matches!(catalogue.extension("ext.container"), Err(Error::Config { .. })));
 }
 
 #[test]

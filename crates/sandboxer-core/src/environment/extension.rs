@@ -1,12 +1,14 @@
 //! What a backend says of itself before anybody calls it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::IsolationLevel;
+use crate::Error;
 
 /// A backend that makes environments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,6 +36,58 @@ pub struct ExtensionDefinition {
     /// Where it was defined: `built-in`, or the file.
     #[serde(skip)]
     pub origin: String,
+    /// Set for a file that cannot be used. Only a command that uses the extension fails.
+    #[serde(skip)]
+    pub invalid: Option<InvalidDefinition>,
+}
+
+/// Why the file of an extension cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidDefinition {
+    /// The file.
+    pub file: PathBuf,
+    /// The line, if known.
+    pub line: Option<u64>,
+    /// The column, if known.
+    pub column: Option<u64>,
+    /// What is wrong with it.
+    pub message: String,
+    /// What to write instead.
+    pub hint: Option<String>,
+}
+
+impl ExtensionDefinition {
+    /// Stands for a file that cannot be read as a definition: it can do nothing.
+    pub(super) fn unreadable(id: String, invalid: InvalidDefinition) -> Self {
+        Self {
+            id,
+            summary: String::new(),
+            provider: Provider::Plugin { module: String::new(), class: None, python: None, timeout: None },
+            capabilities: ExtensionCapabilities {
+                isolation: Vec::new(),
+                network: Vec::new(),
+                workspaces: WorkspaceAccess::None,
+                exec: false,
+                ports: false,
+                limits: false,
+                mounts: false,
+            },
+            self_hosted: false,
+            pricing: Pricing { model: PricingModel::Free, amount: 0.0, currency: None },
+            regions: Vec::new(),
+            options: BTreeMap::new(),
+            origin: String::new(),
+            invalid: Some(invalid),
+        }
+    }
+}
+
+impl InvalidDefinition {
+    /// The error of a command that uses the extension.
+    pub fn to_error(&self) -> Error {
+        let Self { file, line, column, message, hint } = self.clone();
+        Error::Config { file, line, column, message, hint }
+    }
 }
 
 /// What is behind an extension.

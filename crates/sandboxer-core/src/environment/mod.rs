@@ -26,7 +26,8 @@ pub use documents::{
 };
 pub use event::{EVENT_FORMAT, HUB, Identity, LifecycleEvent};
 pub use extension::{
-    ExtensionCapabilities, ExtensionDefinition, Pricing, PricingModel, Provider, WorkspaceAccess,
+    ExtensionCapabilities, ExtensionDefinition, InvalidDefinition, Pricing, PricingModel, Provider,
+    WorkspaceAccess,
 };
 pub use host::{Capacity, Compression, Host, HostPolicy, LOCAL_HOST, SshSettings};
 pub use profile::{

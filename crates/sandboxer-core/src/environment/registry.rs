@@ -70,6 +70,9 @@ impl ExtensionRegistry {
 
     /// The extension of a definition; made now where nobody has used it before.
     pub fn open(&self, definition: &ExtensionDefinition) -> Result<Arc<dyn EnvironmentExtension>> {
+        if let Some(invalid) = &definition.invalid {
+            return Err(invalid.to_error());
+        }
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(extension) = opened.get(&definition.id) {
             return Ok(extension.clone());

@@ -78,6 +78,7 @@ pub trait Surroundings {
 #[derive(Clone, Debug, PartialEq)]
 enum Obstacle<'a> {
     Bound(&'a str),
+    Invalid(String),
     NotAmong,
     NotThere,
     Isolation(IsolationLevel),
@@ -101,6 +102,7 @@ impl fmt::Display for Obstacle<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bound(id) => write!(f, "the profile names {id}"),
+            Self::Invalid(reason) => f.write_str(reason),
             Self::NotAmong => f.write_str("the profile does not list this extension"),
             Self::NotThere => f.write_str("the host does not list this extension"),
             Self::Isolation(level) => write!(f, "it has no isolation {}", level.as_str()),
@@ -223,10 +225,15 @@ fn offers<'a>(question: &RouteQuestion<'a>, catalogue: &'a Catalogue) -> Result<
         price: price(extension, hours),
         obstacle: extension_obstacle(question.profile, extension),
     };
-    match question.extension {
-        Some(id) => Ok(vec![offer(catalogue.extension(id)?)]),
-        None => Ok(catalogue.extensions().map(offer).collect()),
+    if let Some(id) = question.extension {
+        return Ok(vec![offer(catalogue.extension(id)?)]);
     }
+    // An extension that the profile names is used, whatever its file says.
+    let named = catalogue.extensions().find(|extension| is_named(question, extension));
+    if let Some(invalid) = named.and_then(|extension| extension.invalid.as_ref()) {
+        return Err(invalid.to_error());
+    }
+    Ok(catalogue.extensions().map(offer).collect())
 }
 
 /// One paid for each sandbox costs as much an hour as its time to live makes of it; without one, an hour is assumed.
@@ -250,6 +257,9 @@ fn extension_obstacle<'a>(profile: &'a Profile, extension: &ExtensionDefinition)
     let bound = binding.id.as_deref().filter(|_| binding.policy == Policy::Explicit);
     if let Some(id) = bound.filter(|id| *id != extension.id) {
         return Some(Obstacle::Bound(id));
+    }
+    if let Some(invalid) = &extension.invalid {
+        return Some(Obstacle::Invalid(invalid.to_error().to_string()));
     }
     let level = profile.isolation;
     let network = profile.network.word();

@@ -73,7 +73,7 @@ fn place_of(text: &str, key: &str, value: &str) -> Option<(u64, u64)> {
 }
 
 /// Where in a line a key stands.
-fn key_at(line: &str, key: &str) -> Option<usize> {
+pub(super) fn key_at(line: &str, key: &str) -> Option<usize> {
     let starts = |before: &str| before.ends_with([' ', '{', ',', '-']) || before.is_empty();
     let is_key = |at: &usize| starts(&line[..*at]) && line[at + key.len()..].trim_start().starts_with(':');
     line.match_indices(key).map(|(at, _)| at).find(is_key)

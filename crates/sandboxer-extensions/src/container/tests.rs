@@ -51,6 +51,7 @@ pub(super) fn definition(options: Value) -> ExtensionDefinition {
         regions: Vec::new(),
         options: serde_json::from_value(options).unwrap(),
         origin: "built-in".into(),
+        invalid: None,
     }
 }
 

@@ -62,6 +62,9 @@ fn extension(definition: &ExtensionDefinition, context: &ExtensionContext) -> Re
 
 /// The result of the last check of an extension, without starting it; `None` for one that is not a plugin.
 pub fn last_check(home: &Path, definition: &ExtensionDefinition) -> Option<CheckResult> {
+    if let Some(invalid) = &definition.invalid {
+        return CheckResult::from_error(&invalid.to_error());
+    }
     if !matches!(definition.provider, Provider::Plugin { .. }) {
         return None;
     }

@@ -96,6 +96,7 @@ fn extension(docker: &Docker, home: &TempDir) -> Result<Arc<dyn EnvironmentExten
         regions: Vec::new(),
         options: serde_json::from_value(options).during("describe", home.path())?,
         origin: "bench".to_owned(),
+        invalid: None,
     };
     let context = ExtensionContext::quiet(home.path());
     factory()(&definition, &context).during("open", home.path())

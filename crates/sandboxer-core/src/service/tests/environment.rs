@@ -126,6 +126,7 @@ pub(super) fn definition(id: &str, provider: Provider) -> ExtensionDefinition {
         regions: Vec::new(),
         options: BTreeMap::new(),
         origin: "test".into(),
+        invalid: None,
     }
 }
 

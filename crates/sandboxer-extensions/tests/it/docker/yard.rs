@@ -121,6 +121,7 @@ fn extension(docker: &Docker, program: &Path, home: &Path) -> Arc<dyn Environmen
         regions: Vec::new(),
         options: serde_json::from_value(options).unwrap(),
         origin: "test".into(),
+        invalid: None,
     };
     let context = ExtensionContext::quiet(home);
     factory()(&definition, &context).unwrap()

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use sandboxer_core::Error;
 use sandboxer_core::contract::{CancelFlag, EnvironmentExtension};
 use sandboxer_core::environment::{
-    ExtensionCapabilities, ExtensionContext, ExtensionDefinition, Health, IsolationLevel, Pricing,
-    PricingModel, Provider, WorkspaceAccess,
+    ExtensionCapabilities, ExtensionContext, ExtensionDefinition, ExtensionRegistry, Health, IsolationLevel,
+    Pricing, PricingModel, Provider, WorkspaceAccess,
 };
 use sandboxer_core::verification::{CheckResult, PluginProblem, join_problems};
 use sandboxer_plugin::check::{AnotherExtension, Outcome, Report, Trial, check_extension};
@@ -62,6 +62,7 @@ impl World {
             regions: Vec::new(),
             options: serde_json::from_value(self.options.clone()).unwrap(),
             origin: self.dir.path().join("ext.mine.yaml").display().to_string(),
+            invalid: None,
         }
     }
 
@@ -173,6 +174,21 @@ fn everything_that_it_lacks_is_named_at_once() {
     assert_eq!(extension.health(), Health::Unhealthy(format!("it is not a valid extension: {lacks}")));
     let report = world.checked();
     assert_eq!(report.failed(), ["health"], "{report:#?}");
+}
+
+#[test]
+fn the_library_opens_only_a_verified_extension() {
+    let open_verified = |world: &World| {
+        let mut registry = ExtensionRegistry::new(world.context());
+        registry.provide("plugin", factory());
+        registry.open_verified(&world.definition()).map(drop)
+    };
+    let broken = World::of("Broken");
+    let Err(Error::InvalidPlugin { problems, .. }) = open_verified(&broken) else { panic!("it was opened") };
+    assert!(problems.contains(&PluginProblem::MissingMethod { method: "wait_ready".into() }), "{problems:?}");
+    let honest = World::of("Directories");
+    open_verified(&honest).unwrap();
+    assert_eq!(honest.last_check(), CheckResult::Ok);
 }
 
 #[test]

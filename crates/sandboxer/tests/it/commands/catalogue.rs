@@ -189,3 +189,45 @@ fn the_last_check_of_an_extension_is_listed() {
     let row = world.ok(&["extensions"]);
     assert!(row.lines().any(|line| line.starts_with("ext.cloud ") && line.contains(" broken ")), "{row}");
 }
+
+/// The entry of an extension in what `doctor` says.
+fn doctor_entry(world: &World, extension: &str) -> Value {
+    let report: Value = serde_json::from_str(&world.run(&["doctor", "--json"]).stdout).unwrap();
+    let all = report["extensions"].as_array().unwrap().clone();
+    all.into_iter().find(|entry| entry["extension"] == extension).unwrap()
+}
+
+#[test]
+fn an_unusable_extension_fails_only_the_commands_that_use_it() {
+    let without_teardown = MODULE.replace("    def teardown(self, sandbox_id, handle): ...\n", "");
+    let table = [
+        (CLOUD.to_owned(), without_teardown.as_str(), "`teardown` is missing"),
+        (CLOUD.replace("class: Cloud", "class: Clout"), MODULE, "Clout"),
+        (CLOUD.replace("module: cloud", "module: ''"), MODULE, "\"\" names nothing"),
+        (CLOUD.replace("60s", "soon"), MODULE, "\"soon\" is not a duration"),
+        (CLOUD.replace("timeout: 60s}}", "timeout: 60s"), MODULE, "cloud.yaml"),
+    ];
+    let bound =
+        "id: profile.cloud\nsummary: Mine\nextension: {policy: explicit, id: ext.cloud}\nisolation: strict\n";
+    for (definition, module, problem) in table {
+        let world = furnished();
+        world.file("user/.config/sandboxer/profiles/cloud.yaml", bound);
+        world.file("user/.config/sandboxer/extensions/cloud.yaml", &definition);
+        world.file("user/.config/sandboxer/extensions/cloud.py", module);
+        let create = |profile: &str| {
+            let input = world.project().display().to_string();
+            world.run(&["create", &input, "-s", "filesystem_copy", "--profile", profile, "--name", "try"])
+        };
+        let unused = create("profile.local");
+        assert_eq!(unused.code, 0, "{problem}: {}{}", unused.stdout, unused.stderr);
+        world.ok(&["destroy", "try", "--discard"]);
+        let entry = doctor_entry(&world, "ext.cloud");
+        let reason = entry["reason"].as_str().unwrap();
+        assert!(entry["healthy"] == false && reason.contains(problem), "{entry:#}");
+        assert_eq!(entry["check"]["status"], "broken", "{entry:#}");
+        let used = create("profile.cloud");
+        assert!(used.code != 0 && used.stderr.contains(problem), "{problem}: {}", used.stderr);
+        let row = world.ok(&["extensions"]);
+        assert!(row.lines().any(|line| line.starts_with("ext.cloud ") && line.contains(" broken ")), "{row}");
+    }
+}
