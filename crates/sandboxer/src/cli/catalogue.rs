@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use sandboxer::wiring;
 use sandboxer_core::environment::{
-    Capacity, Catalogue, ExtensionContext, ExtensionDefinition, ExtensionRegistry, Health, Host, Load,
-    Surroundings,
+    Capacity, Catalogue, ExtensionContext, ExtensionDefinition, ExtensionRegistry, Health, Host, LOCAL_HOST,
+    Load, Surroundings,
 };
 use sandboxer_documents::Told;
 use serde::Serialize;
@@ -74,13 +74,19 @@ impl App {
         Ok(wiring::catalogue(self.places.catalogue())?)
     }
 
-    /// Each extension of the catalogue, and whether it can be used now.
+    /// Each extension of the catalogue, and whether it can be used on this machine now.
     pub fn extension_health(&self) -> Result<Vec<(ExtensionDefinition, Health)>, CliError> {
         let (catalogue, extensions) = (self.catalogue()?, extensions(&self.places));
         Ok(catalogue
             .extensions()
             .map(|known| (known.clone(), health(&extensions, known, &Host::local())))
             .collect())
+    }
+
+    /// Every host of the catalogue that is another machine.
+    pub fn remote_hosts(&self) -> Result<Vec<Host>, CliError> {
+        let catalogue = self.catalogue()?;
+        Ok(catalogue.hosts().filter(|host| host.address != LOCAL_HOST).cloned().collect())
     }
 
     /// What a route depends on besides the catalogue.

@@ -231,3 +231,15 @@ fn an_unusable_extension_fails_only_the_commands_that_use_it() {
         assert!(row.lines().any(|line| line.starts_with("ext.cloud ") && line.contains(" broken ")), "{row}");
     }
 }
+
+#[test]
+fn doctor_names_the_command_that_checks_each_remote_host() {
+    let world = furnished();
+    let report: Value = serde_json::from_str(&world.run(&["doctor", "--json"]).stdout).unwrap();
+    let far =
+        json!({"host": "far", "address": "ssh://me@far.example.com", "check": "sandbox hosts check far"});
+    assert_eq!(report["hosts"], json!([far]));
+    let line = "--  far              ssh://me@far.example.com: not connected to; check it with `sandbox hosts check far`\n";
+    let shown = world.run(&["doctor"]).stdout;
+    assert!(shown.contains(line), "{shown}");
+}

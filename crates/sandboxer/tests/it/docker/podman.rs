@@ -83,22 +83,32 @@ impl User {
         assert_eq!(names.asked(), Vec::<String>::new());
     }
 
-    /// What podman cannot limit here is noted, and the doctor knows it.
-    fn limit_is_set_or_noted(&self, made: &Value) {
+    /// What podman cannot do here is noted at create, and `doctor` says it of each extension that podman makes things for.
+    fn shortcomings_are_noted(&self, made: &Value) {
         let id = self.host.run(&["ps", "--quiet"]);
         let limit = self.host.run(&["inspect", "--format", "{{.HostConfig.Memory}}", &id]);
-        let noted = made["environment"].to_string().contains("are not limited");
-        assert_eq!(limit == (64 << 20).to_string(), !noted, "{limit}: {made:#}");
-        assert!(!self.is_root || !noted);
+        let is_limited = limit == (64 << 20).to_string();
+        assert!(is_limited || !self.is_root, "{limit}");
+        let cgroups = self.host.run(&["info", "--format", "{{.Host.CgroupsVersion}}"]);
+        let by_signals = !self.is_root && cgroups == "v1";
         let doctor: Value = serde_json::from_str(&self.run(&["doctor", "--json"]).stdout).unwrap();
-        assert_eq!(doctor.to_string().contains("are not limited"), noted, "{doctor:#}");
+        let said_by_doctor = |extension: &str| {
+            let mut all = doctor["extensions"].as_array().unwrap().iter();
+            all.find(|entry| entry["extension"] == extension).unwrap()["reason"].as_str().unwrap().to_owned()
+        };
+        let notes = made["environment"]["notes"].to_string();
+        for said in [notes, said_by_doctor("ext.container"), said_by_doctor("ext.compose-ssh")] {
+            let unlimited = said.contains("memory, processors and processes are not limited");
+            assert_eq!(unlimited, !is_limited, "{limit}: {said}");
+            assert_eq!(said.contains("paused by signals"), by_signals, "{cgroups}: {said}");
+        }
     }
 }
 
 fn lifecycle(user: &User) {
     let made = user.create();
     assert_eq!(made["state"], "ready", "{made:#}");
-    user.limit_is_set_or_noted(&made);
+    user.shortcomings_are_noted(&made);
     user.port_is_reached();
     user.network_is_denied();
     user.inside("echo more >> hello.txt; echo new > new");

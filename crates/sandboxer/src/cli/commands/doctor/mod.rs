@@ -1,5 +1,6 @@
 mod containment;
 mod custom;
+mod hosts;
 mod hub;
 
 use std::os::unix::fs::MetadataExt;
@@ -17,6 +18,7 @@ use sandboxer_strategies::git_worktree;
 use serde::Serialize;
 
 use self::custom::CustomStrategyCheck;
+use self::hosts::RemoteHost;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Ui, size, style, table};
 use crate::cli::session::{App, current_dir};
@@ -24,7 +26,7 @@ use crate::cli::{Outcome, exit};
 
 /// Look at what is here: state, configuration, strategies, kernel
 ///
-/// Says which strategies work and why not, whether commands can be contained and by what, which layer decided each setting, and exits with 0 if sandboxes can be made.
+/// Says which strategies work and why not, whether commands can be contained and by what, which layer decided each setting, and exits with 0 if sandboxes can be made. Of other machines it says which command checks them.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -75,6 +77,7 @@ struct Report {
     custom_strategies: Vec<CustomStrategyCheck>,
     containment: Vec<Check>,
     extensions: Vec<ExtensionHealth>,
+    hosts: Vec<RemoteHost>,
     settings: Vec<SettingReport>,
 }
 
@@ -104,8 +107,8 @@ fn examine(app: &App) -> Result<Report, CliError> {
     let works = strategies.iter().any(|s| s.healthy && s.strategy != "none");
     let usable = checks.iter().all(|check| check.ok) && works;
     let containment = containment::checks();
-    let settings = settings_report(&settings);
-    Ok(Report { usable, checks, strategies, custom_strategies, containment, extensions, settings })
+    let (hosts, settings) = (hosts::remote_hosts(app), settings_report(&settings));
+    Ok(Report { usable, checks, strategies, custom_strategies, containment, extensions, hosts, settings })
 }
 
 fn check(about: &'static str, result: Result<String, String>) -> Check {
@@ -392,6 +395,7 @@ fn show(ui: &mut Ui, report: &Report) -> Result<(), CliError> {
         let (extension, reason) = (output::name(&health.extension), output::sentence(&health.reason));
         ui.line(format_args!("{}  {extension:<16} {reason}", mark(ui, health.healthy)))?;
     }
+    report.hosts.iter().try_for_each(|remote| hosts::show(ui, remote))?;
     ui.line("")?;
     let row =
         |s: &SettingReport| vec![s.key.to_owned(), output::name(&s.value), output::sentence(&s.decided_by)];
