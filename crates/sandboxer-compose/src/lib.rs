@@ -28,7 +28,7 @@ mod yaml;
 
 pub use find::find;
 pub use model::{Model, Source};
-pub use place::{BRIDGE_NAME, Limits, Network, PROXIES, Placing, place};
+pub use place::{BRIDGE_NAME, Limits, Network, PROXIES, Placing, place, service_keys};
 pub use place::{Expected, Port, Sealed, Service, Stack};
 pub use policy::{Allowance, Policy};
 pub use resolve::resolve;

@@ -109,11 +109,16 @@ const REFUSED: [(&str, &str, &str); 9] = [
     ("use_api_socket", "the engine is not to be reached", "leave it out"),
 ];
 
+/// The keys of a service that are accepted and not dropped.
+pub fn service_keys() -> impl Iterator<Item = &'static str> {
+    STRUCTURED.into_iter().chain(COUNTED).chain(PLAIN)
+}
+
 /// All keys that a service may be written with.
 pub(super) fn known() -> Vec<&'static str> {
     let dropped = DROPPED.iter().map(|(key, _)| *key);
     let refused = REFUSED.iter().map(|(key, ..)| *key);
-    STRUCTURED.into_iter().chain(COUNTED).chain(PLAIN).chain(dropped).chain(refused).collect()
+    service_keys().chain(dropped).chain(refused).collect()
 }
 
 impl Placer<'_> {

@@ -24,6 +24,7 @@ use crate::model::{Definition, Model};
 use crate::policy::{Allowance, Policy};
 use crate::read;
 
+pub use keys::service_keys;
 pub use networks::BRIDGE_NAME;
 pub use service::PROXIES;
 pub use stack::{Expected, Port, Sealed, Service, Stack};

@@ -8,7 +8,7 @@ use sandboxer_remote::Answer;
 use serde::Serialize;
 
 use super::controller::controller;
-use super::making::{guarded_by_others, policy_of, shortcomings};
+use super::making::{guarded_by_others, policy_of, rules_by_hand, shortcomings};
 use super::station::{Greeting, Station};
 use super::{Engine, podman, scripts};
 
@@ -171,7 +171,7 @@ fn engine(greeting: &Greeting) -> Finding {
             "engine",
             reason,
             Some(format!(
-                "install docker with compose there, and let this user use it; or name the command: {}",
+                "install docker with compose, or podman, there, and let this user use it; or name the command: {}",
                 super::station::COMPOSE_COMMAND
             )),
         ),
@@ -197,15 +197,14 @@ fn firewall(station: &Station, greeting: &Greeting) -> Finding {
     if greeting.engine == Some(Engine::Podman) && greeting.podman().rootless {
         return good("firewall", "not needed: the networks of rootless podman do not lead to the host");
     }
-    let answer = station.ask(scripts::COULD_GUARD, &[], &[], super::station::LOOKING);
+    let engine = greeting.engine.unwrap_or(Engine::Docker);
+    let answer = station.ask(scripts::COULD_GUARD, &[engine.program()], &[], super::station::LOOKING);
     match answer {
         Ok(answer) if answer.code == 0 && answer.stdout.is_empty() => {
             good("firewall", "can be told to drop what stacks send to the host: the first stack does so")
         }
         Ok(answer) if answer.code == 0 => good("firewall", "drops what stacks send to the host"),
-        Ok(answer) => {
-            bad("firewall", answer.complaint(), Some(super::making::rule_by_hand(greeting.is_root)))
-        }
+        Ok(answer) => bad("firewall", answer.complaint(), Some(rules_by_hand(engine, greeting.is_root))),
         Err(error) => bad("firewall", error.in_full(), None),
     }
 }
@@ -220,7 +219,7 @@ fn network(station: &Station, greeting: &Greeting, controller: &str) -> Finding 
         (_, Ok(said)) if said.starts_with("reached ") => bad(
             "network",
             format!("tried from inside: a stack has {said}"),
-            Some(super::making::rule_by_hand(greeting.is_root)),
+            Some(rules_by_hand(greeting.engine.unwrap_or(Engine::Docker), greeting.is_root)),
         ),
         (_, Ok(said)) if said.starts_with("untried ") => untried(said.replacen("untried ", "", 1)),
         (Ok(answer), _) => untried(answer.complaint()),

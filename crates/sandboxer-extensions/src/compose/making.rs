@@ -15,7 +15,7 @@ use super::controller::controller;
 use super::look::{self, Container};
 use super::options::Wanted;
 use super::placing::Words;
-use super::podman::{PodmanHost, stack_script};
+use super::podman::{self, PodmanHost, stack_script};
 use super::removing::checked;
 use super::station::Greeting;
 use super::{Engine, Made, OnHost, PauseMethod, Port, VERSION, copies, scripts, volumes};
@@ -40,7 +40,9 @@ pub(super) fn make(on: &OnHost, request: &Provision) -> Result<Handle> {
     made.first = first(&wanted, &stack)?;
     made.ports = ports(&stack);
     made.workspace_at = at(&stack);
-    made.notes = stack.notes.iter().cloned().chain(shortcomings(&greeting)).collect();
+    let untranslated =
+        if made.engine == Engine::Podman { podman::untranslated_keys(&stack) } else { Vec::new() };
+    made.notes = stack.notes.iter().cloned().chain(untranslated).chain(shortcomings(&greeting)).collect();
     let sandbox = request.sandbox_id.as_str();
     on.station.must(
         "make a directory on",
@@ -273,7 +275,7 @@ impl Start<'_> {
             on.station.hear(&scripts::start(), &arguments, file.as_bytes(), STARTING, Some(&heard))?;
         match answer.code {
             0 => look::read(&on.station, &String::from_utf8_lossy(&answer.stdout)),
-            NO_FIREWALL => Err(unguarded(on, &answer.complaint())),
+            NO_FIREWALL => Err(unguarded(on, made.engine, &answer.complaint())),
             _ => Err(on.station.failed("start the services on", &answer)),
         }
     }
@@ -350,23 +352,28 @@ pub(super) fn guarded_by_others(host: &Host) -> bool {
     host.policy.allow.iter().any(|word| word == GUARDED_BY_OTHERS)
 }
 
-fn unguarded(on: &OnHost, why: &str) -> Error {
+fn unguarded(on: &OnHost, engine: Engine, why: &str) -> Error {
     let host = &on.station.host.id;
     Error::Refused {
         reason: format!(
             "a stack without a network would reach host {host} itself, and its firewall cannot be asked: {why}"
         ),
-        hint: Some(format!("{}; then `sandbox hosts check {host}`", rule_by_hand(false))),
+        hint: Some(format!("{}; then `sandbox hosts check {host}`", rules_by_hand(engine, false))),
     }
 }
 
-/// What to type where we cannot.
-pub(super) fn rule_by_hand(is_root: bool) -> String {
-    let rule = "iptables -I INPUT -i sbx+ -m conntrack --ctstate NEW -j DROP";
+/// The firewall rules that a host needs, for the user to type where sandboxer cannot set them.
+pub(super) fn rules_by_hand(engine: Engine, is_root: bool) -> String {
+    let input = "`iptables -I INPUT -i sbx+ -m conntrack --ctstate NEW -j DROP`";
+    let forward = "`iptables -I FORWARD -i sbx+ ! -o sbx+ -j DROP`";
+    let rules = match engine {
+        Engine::Podman => format!("{input} and {forward}"),
+        _ => input.to_owned(),
+    };
     match is_root {
-        true => format!("install iptables there, or type what comes to the same as `{rule}`"),
+        true => format!("install iptables there, or type what comes to the same as {rules}"),
         false => format!(
-            "type there, as root: `{rule}`; and write `policy: {{allow: [{GUARDED_BY_OTHERS}]}}` into the host's file"
+            "type there, as root: {rules}; and write `policy: {{allow: [{GUARDED_BY_OTHERS}]}}` into the host's file"
         ),
     }
 }
@@ -391,5 +398,20 @@ fn handle(request: &Provision, made: &Made) -> Handle {
         data: json!(made),
         exec: Vec::new(),
         exec_on_terminal: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_names_every_rule_that_an_engine_needs() {
+        for is_root in [true, false] {
+            let podman = rules_by_hand(Engine::Podman, is_root);
+            assert!(podman.contains("-I INPUT -i sbx+") && podman.contains("-I FORWARD -i sbx+"), "{podman}");
+            let docker = rules_by_hand(Engine::Docker, is_root);
+            assert!(docker.contains("-I INPUT -i sbx+") && !docker.contains("FORWARD"), "{docker}");
+        }
     }
 }

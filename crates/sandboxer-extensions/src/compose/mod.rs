@@ -1,8 +1,9 @@
 //! A compose project for each sandbox, on a host over SSH, or on this machine.
 //!
 //! What a repository's compose files say is resolved and checked here (`sandboxer-compose`); the host gets one file that refers to nothing. Workspaces are
-//! copied there and back (`sandboxer-remote`, [`copies`]). What is done on the host is in [`scripts`]: everything that is made carries two labels, by which
-//! it is found ([`removing`]) without a handle: after a crash, by another process. Why all this is so, is in `docs/design/0010-compose-ssh.md`.
+//! copied there and back (`sandboxer-remote`, [`copies`]). What is done on the host is in [`scripts`], and in [`podman`] where podman starts the services
+//! without a compose program. Everything that is made carries labels of its controller and its sandbox, and one of both for podman; by these it is found
+//! ([`removing`]) without a handle: after a crash, by another process. Why all this is so, is in `docs/design/0010-compose-ssh.md`.
 
 mod check;
 mod controller;

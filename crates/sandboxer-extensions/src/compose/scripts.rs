@@ -1,6 +1,6 @@
 //! What is run on a host. Constants: whatever varies is an argument, and quoted.
 //!
-//! They need a POSIX shell. Everything of ours is found by its two labels, and removed by them. Whatever an engine answers goes into a variable or a file
+//! They need a POSIX shell. Everything that a stack makes is found and removed by its labels (see [`MINE`]). Whatever an engine answers goes into a variable or a file
 //! before it is used: a shell does not hear of what fails within a pipe or a list.
 
 use super::PauseMethod;
@@ -248,13 +248,15 @@ for image in "$@"; do
 done
 "#;
 
-/// Whether the rule could be set, or is: changes nothing. No arguments.
+/// Whether the rules of [`FIREWALL`] could be set; prints `there` if all of them are. Changes nothing. `$1` engine.
 pub(super) const COULD_GUARD: &str = r#"
 as=
 [ "$(id -u)" = 0 ] || as='sudo -n'
 command -v iptables >/dev/null || { echo "iptables is not there" >&2; exit 1; }
-rules=$($as iptables -w 10 -S INPUT) || exit 1
-case $rules in *'-i sbx+ -m conntrack --ctstate NEW -j DROP'*) echo there ;; esac
+input=$($as iptables -w 10 -S INPUT) || exit 1
+forward=$($as iptables -w 10 -S FORWARD) || exit 1
+case $input in *'-i sbx+ -m conntrack --ctstate NEW -j DROP'*) ;; *) exit 0 ;; esac
+case $1-$forward in podman-*'-i sbx+ ! -o sbx+ -j DROP'* | docker-*) echo there ;; esac
 "#;
 
 /// One line of JSON for each container. `$1` engine, `$2` controller, `$3` sandbox.

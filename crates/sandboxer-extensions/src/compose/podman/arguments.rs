@@ -50,7 +50,7 @@ const FLAGS: [(&str, &str); 5] = [
     ("privileged", "--privileged"),
 ];
 /// Keys that the script follows elsewhere: image, networks, order, number of containers, command.
-const ELSEWHERE: [&str; 13] = [
+const ELSEWHERE: [&str; 12] = [
     "image",
     "build",
     "pull_policy",
@@ -63,8 +63,9 @@ const ELSEWHERE: [&str; 13] = [
     "restart",
     "command",
     "volumes_from",
-    "domainname",
 ];
+/// Keys that podman has no option for and that confine nothing. They are noted at create.
+pub(super) const UNTRANSLATED: [&str; 1] = ["domainname"];
 
 /// How names of the compose file become names of the engine.
 pub(super) struct Names<'a> {
@@ -104,7 +105,7 @@ fn key_options(key: &str, value: &Value, names: &Names<'_>, with_limits: bool) -
     let find = |table: &[(&str, &'static str)]| {
         table.iter().find(|(known, _)| *known == key).map(|(_, option)| *option)
     };
-    if ELSEWHERE.contains(&key) {
+    if ELSEWHERE.contains(&key) || UNTRANSLATED.contains(&key) {
         return Ok(Vec::new());
     }
     if let Some(option) = find(&SCALARS) {
@@ -282,6 +283,19 @@ mod tests {
         assert_eq!(command_words(&json!("sh -c 'a b' \"$c\"")).unwrap(), ["sh", "-c", "a b", "$c"]);
         assert_eq!(command_words(&json!(["a b", "c"])).unwrap(), ["a b", "c"]);
         command_words(&json!("echo 'open")).unwrap_err();
+    }
+
+    #[test]
+    fn every_accepted_key_is_translated_or_refused() {
+        // sandboxer-compose replaces these by others that are translated.
+        let replaced = ["secrets", "configs", "deploy", "cpu_quota", "cpu_period"];
+        let refused = ["runtime"];
+        let names = Names { project: "p", volumes: &Map::new() };
+        let missing: Vec<&str> = sandboxer_compose::service_keys()
+            .filter(|key| key_options(key, &Value::Null, &names, true).is_err())
+            .filter(|key| !replaced.contains(key))
+            .collect();
+        assert_eq!(missing, refused);
     }
 
     #[test]

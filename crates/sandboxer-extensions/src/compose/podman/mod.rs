@@ -15,7 +15,7 @@ use sandboxer_core::{Error, Result};
 use sandboxer_remote::quote;
 use serde_json::{Map, Value};
 
-use arguments::{Names, command_words, entries, items, service_options, text};
+use arguments::{Names, UNTRANSLATED, command_words, entries, items, service_options, text};
 
 /// The shell function `network`, which also names the bridge.
 pub(crate) const NETWORK: &str = include_str!("network.sh");
@@ -43,6 +43,16 @@ pub(super) fn stack_script(stack: &Stack, project: &str, host: PodmanHost) -> Re
     let names = Names { project, volumes: &volumes };
     let writer = ScriptWriter { stack, services: &services, networks: &networks, names, host };
     writer.script()
+}
+
+/// A note for each key of a service that podman has no option for and that confines nothing.
+pub(super) fn untranslated_keys(stack: &Stack) -> Vec<String> {
+    let notes = |(name, service): (&String, &Value)| -> Vec<String> {
+        let is_set = |key: &&&str| service.get(**key).is_some();
+        let keys = UNTRANSLATED.iter().filter(is_set);
+        keys.map(|key| format!("services.{name}.{key}: dropped: podman has no option for it")).collect()
+    };
+    entries(&stack.definition["services"]).flat_map(notes).collect()
 }
 
 struct ScriptWriter<'a> {
@@ -164,12 +174,13 @@ impl ScriptWriter<'_> {
         Ok(format!("{} {network} -- {command}", words.trim_end()))
     }
 
-    /// The host cannot reach rootless networks, so their ports are published on loopback. As root it reaches every
-    /// container at its address.
+    /// Ports are published on loopback if a service has a network with a way out, and always by rootless podman, whose
+    /// networks the host cannot reach. As root the host reaches a container of an internal network at its address.
     fn loopback_ports(&self, name: &str) -> Vec<String> {
         let service = self.stack.services.iter().find(|service| service.name == name);
-        let joined = self.services[name].get("networks").is_some();
-        let ports = service.filter(|_| self.host.rootless && joined).map(|service| &service.ports);
+        let leads_out = |network: &str| self.networks[network]["internal"] != true;
+        let is_published = self.networks_of(name).any(|network| self.host.rootless || leads_out(network));
+        let ports = service.filter(|_| is_published).map(|service| &service.ports);
         let publish = |port: &sandboxer_compose::Port| {
             format!("--publish=127.0.0.1::{}/{}", port.container, port.protocol)
         };

@@ -26,6 +26,11 @@ volumes: {data: {}}
 "#;
 
 fn script(compose: &str, network: Network, host: PodmanHost) -> String {
+    let script = stack_script(&placed(compose, network), "p", host).unwrap();
+    script.split_once("build_images() {").unwrap().1.to_owned()
+}
+
+fn placed(compose: &str, network: Network) -> Stack {
     let repository = tempfile::tempdir().unwrap();
     std::fs::write(repository.path().join("compose.yaml"), compose).unwrap();
     let variables = BTreeMap::new();
@@ -43,8 +48,7 @@ fn script(compose: &str, network: Network, host: PodmanHost) -> String {
         policy: &Policy::default(),
         kept_volumes: &BTreeSet::new(),
     };
-    let script = stack_script(&place(&model, &placing).unwrap(), "p", host).unwrap();
-    script.split_once("build_images() {").unwrap().1.to_owned()
+    place(&model, &placing).unwrap()
 }
 
 fn line_of<'a>(script: &'a str, start: &str) -> &'a str {
@@ -86,10 +90,20 @@ fn only_networks_of_root_have_a_named_bridge() {
 }
 
 #[test]
-fn ports_of_rootless_stacks_are_on_loopback() {
-    let of = |host| line_of(&script(STACK, Network::Deny, host), "'container' 'p_web_1'").to_owned();
-    assert!(of(ROOTLESS).contains("'--publish=127.0.0.1::80/tcp'"));
-    assert!(!of(ROOT).contains("--publish"));
+fn ports_are_published_on_loopback_unless_the_host_reaches_the_container() {
+    let web = |network, host| line_of(&script(STACK, network, host), "'container' 'p_web_1'").to_owned();
+    for (network, host) in [(Network::Open, ROOT), (Network::Open, ROOTLESS), (Network::Deny, ROOTLESS)] {
+        let line = web(network, host);
+        assert!(line.contains("'--publish=127.0.0.1::80/tcp'"), "{network:?} {host:?}: {line}");
+    }
+    assert!(!web(Network::Deny, ROOT).contains("--publish"));
+}
+
+#[test]
+fn a_key_that_podman_has_no_option_for_is_noted() {
+    let stack = placed("services: {a: {image: i, hostname: h, domainname: example.com}}", Network::Deny);
+    let notes = untranslated_keys(&stack);
+    assert_eq!(notes, ["services.a.domainname: dropped: podman has no option for it"]);
 }
 
 #[test]
