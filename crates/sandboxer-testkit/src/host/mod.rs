@@ -60,10 +60,12 @@ impl Engine {
     }
 }
 
-/// Without netavark podman has bridges that nobody can name; the others are what a user who is not root needs.
-const PODMAN_PROGRAMS: [(&str, &str); 5] = [
+/// Without netavark podman has bridges that cannot be named; catatonit is the init process of containers; slirp4netns and newuidmap are
+/// what a user who is not root needs.
+const PODMAN_PROGRAMS: [(&str, &str); 6] = [
     ("iptables", "iptables"),
     ("podman", "podman"),
+    ("catatonit", "catatonit"),
     ("/usr/lib/podman/netavark", "netavark"),
     ("slirp4netns", "slirp4netns"),
     ("newuidmap", "uidmap"),

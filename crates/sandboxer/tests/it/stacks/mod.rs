@@ -4,6 +4,7 @@ mod chaos;
 mod compose;
 mod crashes;
 mod docs;
+mod engines;
 mod faults;
 mod hostile;
 mod hosts;

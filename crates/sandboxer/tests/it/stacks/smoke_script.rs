@@ -35,6 +35,13 @@ pub fn make_smoke_remote(world: &World, host: &str, compose: &str) -> Ran {
     Ran::of(make.output().unwrap())
 }
 
+/// The first word of each line that a smoke test prints if all is well.
+pub const SMOKE_STEPS: [&str; 6] = ["created", "ready", "reachable", "reachable", "destroyed", "clean"];
+
+pub fn steps_of(ran: &Ran) -> Vec<&str> {
+    ran.stdout.lines().filter_map(|line| line.split_whitespace().next()).collect()
+}
+
 #[test]
 fn smoke_test_creates_a_stack_reaches_it_and_leaves_nothing() {
     let (world, host) = match world_with_host() {
@@ -46,8 +53,7 @@ fn smoke_test_creates_a_stack_reaches_it_and_leaves_nothing() {
     fs::set_permissions(&compose, fs::Permissions::from_mode(0o755)).unwrap();
     let ran = make_smoke_remote(&world, "corner", "/root/compose");
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
-    let steps: Vec<&str> = ran.stdout.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(steps, ["created", "ready", "reachable", "reachable", "destroyed", "clean"]);
+    assert_eq!(steps_of(&ran), SMOKE_STEPS);
     assert_eq!(host.inventory("sbx_"), Vec::<String>::new());
     let used = fs::read_to_string(host.home().join("used")).unwrap();
     assert!(used.contains("--detach"), "SANDBOXER_COMPOSE_CMD made no stack: {used}");
