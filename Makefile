@@ -6,6 +6,7 @@ help:
 	@echo 'make test                              run the test suite: ./test'
 	@echo 'make install                           install the sandbox command with cargo'
 	@echo 'make smoke-remote HOST=h [IMAGE=i]     try stacks on a host: scripts/smoke-compose-e2e.sh'
+	@echo 'make e2e                               say what replaces it, and fail'
 
 test:
 	./test
