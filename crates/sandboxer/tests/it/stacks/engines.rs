@@ -39,7 +39,7 @@ services:
   seed: {image: 'busybox:test', command: sh -c 'echo once > /log/log', volumes: ['log:/log'], networks: [front]}
   writer:
     image: busybox:test
-    command: sh -c 'mkdir -p /tmp; while :; do date >> /tmp/ticks; busybox usleep 50000; done'
+    command: sh -c 'mkdir -p /tmp; while :; do echo >> /tmp/ticks; sleep 0.2; done'
     networks: [front]
 networks: {front: {}, back: {}}
 volumes: {goods: {}, log: {}}
