@@ -1,7 +1,7 @@
 //! Integration tests of the `sandbox` command.
 //!
 //! All of them are in one binary, so that it is linked once. The first module of a test names what the test needs;
-//! nextest groups and `./test` select tests by it:
+//! `.config/nextest.toml` and `./test` select tests by it:
 //! - `commands`: nothing but the `sandbox` command
 //! - `contained`: namespaces
 //! - `databases`: a PostgreSQL or MariaDB server
