@@ -21,9 +21,9 @@ need_nextest() {
     [ $status = 0 ] || die "cargo-nextest is missing and could not be built: cargo install --locked cargo-nextest"
 }
 
-# The seed of sampled sweeps follows from the committed sources: a second run takes the same points, every change others.
+# The seed of sampled sweeps follows from the tree of HEAD: a second run takes the same points, every commit others.
 export_seed() {
-    SANDBOXER_TEST_SEED=${SANDBOXER_TEST_SEED:-$(git rev-parse --short=12 HEAD:crates 2>/dev/null || echo 0)}
+    SANDBOXER_TEST_SEED=${SANDBOXER_TEST_SEED:-$(git rev-parse --short=12 'HEAD^{tree}' 2>/dev/null || echo 0)}
     export SANDBOXER_TEST_SEED
     say "seed of the sampled sweeps: SANDBOXER_TEST_SEED=$SANDBOXER_TEST_SEED"
 }

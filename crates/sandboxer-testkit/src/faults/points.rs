@@ -103,7 +103,7 @@ const ONE_IN: usize = 20;
 /// the whole sweep. All of them in a full run.
 ///
 /// The points are spread over the whole list; which of its neighbours stands for a stretch of it is decided by
-/// `SANDBOXER_TEST_SEED`, so that a run can be repeated and every change of the sources tests other points.
+/// `SANDBOXER_TEST_SEED`, so that a run can be repeated and every change tests other points.
 pub fn sample<T: Clone>(all: &[T], parts: usize) -> Vec<T> {
     let count = MIN_POINTS.div_ceil(parts).max(all.len().div_ceil(ONE_IN));
     if crate::full() { all.to_vec() } else { spread(all, count) }
@@ -137,11 +137,11 @@ pub fn spread<T: Clone>(all: &[T], count: usize) -> Vec<T> {
     (0..count).map(|part| all[pick(start(part)..start(part + 1), &seed)].clone()).collect()
 }
 
-/// The seed of this run, from the environment or from the sources of the last commit.
+/// The seed of this run, from the environment or from the tree of HEAD.
 fn seed() -> String {
     std::env::var("SANDBOXER_TEST_SEED").unwrap_or_else(|_| {
         let mut git = Command::new("git");
-        git.args(["rev-parse", "--short=12", "HEAD:crates"]).current_dir(super::workspace_root());
+        git.args(["rev-parse", "--short=12", "HEAD^{tree}"]).current_dir(super::workspace_root());
         let output = git.output().map(|output| output.stdout).unwrap_or_default();
         String::from_utf8_lossy(&output).trim().to_owned()
     })
