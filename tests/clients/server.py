@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import functools
 import os
 import pwd
@@ -16,6 +17,9 @@ from pathlib import Path
 
 PATIENCE = 120
 PASSWORD = "only-for-tests"
+# The ports that `sandboxer_testkit::reserve_port` hands out, and its lock files.
+PORTS = range(20_000, 30_000)
+PORT_LOCKS = Path("/tmp/sandboxer-test-ports")
 # What the server would ask for elsewhere, and what makes it quick where nothing has to last.
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -62,7 +66,7 @@ class Server:
 
     def _start(self) -> None:
         for _ in range(5):
-            self.port = free_port()
+            self.port = reserve_port()
             settings = {**SETTINGS, "port": str(self.port), "unix_socket_directories": str(self.directory)}
             words = [f"--{name}={value}" for name, value in settings.items()]
             command = [str(programs() / "postgres"), "-D", str(self.directory / "data"), *words]
@@ -119,7 +123,33 @@ def unprivileged() -> str | None:
     raise unittest.SkipTest("PostgreSQL does not run as root, and there is no user postgres or nobody")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def reserve_port() -> int:
+    """Reserves a free port of 127.0.0.1 until Python ends, as `sandboxer_testkit::reserve_port` does for the tests in Rust."""
+    try:
+        PORT_LOCKS.mkdir()
+        PORT_LOCKS.chmod(0o1777)
+    except FileExistsError:
+        pass
+    start = os.getpid() % len(PORTS)
+    for port in [*PORTS[start:], *PORTS[:start]]:
+        if try_reserve(port):
+            return port
+    raise RuntimeError("no port on loopback is free")
+
+
+def try_reserve(port: int) -> bool:
+    try:
+        lock = os.open(PORT_LOCKS / str(port), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    except OSError:
+        # Another user's lock file cannot be opened: that port is taken.
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+    except OSError:
+        os.close(lock)
+        return False
+    # The lock is held until Python ends: the descriptor stays open, and the server does not inherit it.
+    return True
