@@ -26,11 +26,17 @@ use crate::repository::Repository;
 /// Up to so many paths git is asked for each; for more it lists all, as it goes through all for each.
 const ASKED_ONE_BY_ONE: usize = 64;
 
-/// How often an index is copied again because git has changed it in between.
-const ATTEMPTS: usize = 5;
+/// How often a new index is made without holding the lock. After that many changes by git the lock is taken first.
+const UNLOCKED_ATTEMPTS: usize = 4;
 
 /// How often, and how long each time, somebody else's lock is waited for: a git that only looks is done by then.
 const WAITS: (usize, Duration) = (20, Duration::from_millis(50));
+
+/// Suffixes of the files beside a new index: what the lock is a name of while the index is edited under it, the name that replaces
+/// it then, and the lock of the git that edits.
+const PLACEHOLDER: &str = "-placeholder";
+const SECOND_NAME: &str = "-second";
+const LOCK_OF_GIT: &str = ".lock";
 
 /// What an index has at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,16 +190,45 @@ impl NewIndex {
 
     fn try_make(&self, repo: &Repository, edits: &[IndexEdit]) -> Result<()> {
         let input = index_info(repo.format, edits)?;
-        for _ in 0..ATTEMPTS {
+        // A process that was killed in here may have left the placeholder as the lock.
+        self.release_this()?;
+        for _ in 0..UNLOCKED_ATTEMPTS {
             let before = self.copy(&repo.index())?;
             self.edit(repo, &input, edits)?;
-            self.take_lock()?;
+            self.take_lock(&self.temporary)?;
             if before == Stamp::of(&repo.index())? {
                 return Ok(());
             }
             self.release()?;
         }
-        Err(Error::Busy { path: repo.index(), holder: Some("git keeps changing it".to_owned()) })
+        self.make_locked(repo, &input, edits)
+    }
+
+    /// Makes the new index while a placeholder is the lock, so that git cannot change the index meanwhile.
+    ///
+    /// The placeholder is no name of the new index: a crash in here leaves a lock that is not held ([`Self::is_held`]), and an unfinished
+    /// index is never installed. The last rename replaces the lock by the finished index without releasing it.
+    fn make_locked(&self, repo: &Repository, input: &[u8], edits: &[IndexEdit]) -> Result<()> {
+        let (placeholder, second_name) = (self.beside(PLACEHOLDER), self.beside(SECOND_NAME));
+        File::create_new(&placeholder).map_err(|e| Error::io("create", &placeholder, e))?;
+        self.take_lock(&placeholder)?;
+        self.copy(&repo.index())?;
+        self.edit(repo, input, edits)?;
+        std::fs::hard_link(&self.temporary, &second_name).map_err(|e| Error::io("link", &second_name, e))?;
+        if !same_file(&self.lock, &placeholder)? {
+            let holder = Some("its lock was removed while it was edited".to_owned());
+            return Err(Error::Busy { path: repo.index(), holder });
+        }
+        let step = |e| Error::io("rename into place", &self.lock, e);
+        std::fs::rename(&second_name, &self.lock).map_err(step)?;
+        remove(&placeholder)
+    }
+
+    /// The name of this index with a suffix.
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.temporary.clone().into_os_string();
+        name.push(suffix);
+        name.into()
     }
 
     /// Copies the index as it is now, with its time, by which git tells what it has to look at again.
@@ -238,18 +273,19 @@ impl NewIndex {
         file.sync_all().map_err(|e| Error::io("flush", &self.temporary, e))
     }
 
-    fn take_lock(&self) -> Result<()> {
+    /// Makes the lock a second name of `file`.
+    fn take_lock(&self, file: &Path) -> Result<()> {
         for _ in 0..WAITS.0 {
-            match self.try_lock() {
+            match self.try_lock(file) {
                 Err(Error::Busy { .. }) => std::thread::sleep(WAITS.1),
                 taken => return taken,
             }
         }
-        self.try_lock()
+        self.try_lock(file)
     }
 
-    fn try_lock(&self) -> Result<()> {
-        match std::fs::hard_link(&self.temporary, &self.lock) {
+    fn try_lock(&self, file: &Path) -> Result<()> {
+        match std::fs::hard_link(file, &self.lock) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(Error::Busy {
                 path: self.lock.clone(),
                 holder: Some(
@@ -285,9 +321,7 @@ impl NewIndex {
     /// A second one, for where the lock of this one was lost. This one stays until it is released, to tell that it is not done yet; then
     /// both go.
     pub fn again(&self) -> Self {
-        let mut temporary = self.temporary.clone().into_os_string();
-        temporary.push("-again");
-        Self { temporary: temporary.into(), lock: self.lock.clone() }
+        Self { temporary: self.beside("-again"), lock: self.lock.clone() }
     }
 
     /// Gives up the lock, if it is ours, and removes what was made.
@@ -297,12 +331,13 @@ impl NewIndex {
     }
 
     fn release_this(&self) -> Result<()> {
-        if self.is_held()? {
+        let placeholder = self.beside(PLACEHOLDER);
+        if self.is_held()? || same_file(&self.lock, &placeholder)? {
             remove(&self.lock)?;
         }
-        let mut of_git = self.temporary.clone().into_os_string();
-        of_git.push(".lock");
-        remove(Path::new(&of_git))?;
+        for file in [placeholder, self.beside(SECOND_NAME), self.beside(LOCK_OF_GIT)] {
+            remove(&file)?;
+        }
         remove(&self.temporary)
     }
 }

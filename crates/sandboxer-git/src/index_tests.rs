@@ -306,6 +306,65 @@ fn what_git_changes_in_between_is_not_lost() {
 }
 
 #[test]
+fn an_index_is_made_while_git_changes_it_without_pause() {
+    let checkout = Checkout::new(ObjectFormat::Sha1);
+    let repo = checkout.repository();
+    let blob = checkout.oid("HEAD:a");
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Replaces the index as git does, faster than any git.
+            let (lock, copy) = (repo.git_dir.join("index.lock"), repo.git_dir.join("copy"));
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                std::fs::copy(repo.index(), &copy).unwrap();
+                if std::fs::hard_link(&copy, &lock).is_ok() {
+                    std::fs::copy(repo.index(), &copy).unwrap();
+                    std::fs::rename(&lock, repo.index()).unwrap();
+                }
+                std::fs::remove_file(&copy).unwrap();
+            }
+        });
+        for at in 0..5 {
+            let new = NewIndex::place(&repo, "test");
+            let made = new.make(&repo, &[add(format!("ours{at}"), blob.clone())]);
+            over.store(made.is_err(), std::sync::atomic::Ordering::Relaxed);
+            made.unwrap();
+            assert!(new.is_held().unwrap());
+            assert_eq!(new.install(&repo).unwrap(), Installed::Done);
+        }
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_nothing_left(&NewIndex::place(&repo, "test"));
+    assert_eq!(checkout.git(["ls-files"]).lines().count(), 6);
+    assert_eq!(checkout.git(["ls-files", "-s", "ours4"]), format!("100644 {blob} 0\tours4"));
+}
+
+#[test]
+fn an_index_that_was_not_finished_under_the_lock_is_not_installed() {
+    let checkout = Checkout::new(ObjectFormat::Sha1);
+    let repo = checkout.repository();
+    let new = NewIndex::place(&repo, "test");
+    let killed = || {
+        let placeholder = repo.git_dir.join(".sandboxer-index-test-placeholder");
+        std::fs::write(&placeholder, "").unwrap();
+        std::fs::hard_link(&placeholder, &new.lock).unwrap();
+        std::fs::write(&new.temporary, "half").unwrap();
+        std::fs::hard_link(&new.temporary, repo.git_dir.join(".sandboxer-index-test-second")).unwrap();
+    };
+    killed();
+    assert!(!new.is_held().unwrap());
+    assert_eq!(new.install(&repo).unwrap(), Installed::LockLost);
+    assert_eq!(checkout.git(["ls-files"]), "a");
+    new.release().unwrap();
+    assert_nothing_left(&new);
+    killed();
+    new.make(&repo, &[take_out("a")]).unwrap();
+    assert_eq!(new.install(&repo).unwrap(), Installed::Done);
+    assert_nothing_left(&new);
+    assert_eq!(checkout.git(["ls-files"]), "");
+}
+
+#[test]
 fn no_filter_runs_over_files_that_git_looks_at_again() {
     for attributes in [".gitattributes", ".git/info/attributes"] {
         let checkout = Checkout::new(ObjectFormat::Sha1);
