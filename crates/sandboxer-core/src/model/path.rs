@@ -113,11 +113,6 @@ impl RelPath {
         self.0.strip_prefix(ancestor.0.as_slice()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
     }
 
-    /// The exact bytes in base64 where the path is not UTF-8 (JSON's `path_b64`).
-    pub fn base64_if_not_utf8(&self) -> Option<String> {
-        std::str::from_utf8(&self.0).is_err().then(|| BASE64.encode(&self.0))
-    }
-
     /// The path as a `PathBuf`.
     pub fn to_path_buf(&self) -> PathBuf {
         self.as_path().to_path_buf()

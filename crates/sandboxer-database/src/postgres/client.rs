@@ -140,11 +140,6 @@ impl Rows {
         self.rows.first()?.first()?.as_deref()
     }
 
-    /// The first value of each row that is not NULL.
-    pub fn firsts(&self) -> impl Iterator<Item = &str> {
-        self.rows.iter().filter_map(|row| row.first()?.as_deref())
-    }
-
     fn take(&mut self, frame: Frame<'_>) -> io::Result<()> {
         match frame.tag {
             b'T' => (self.columns, self.rows) = (columns_of(Body(frame.body))?, Vec::new()),

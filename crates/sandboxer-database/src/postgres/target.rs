@@ -57,11 +57,6 @@ impl Target {
             Host::Socket(dir) => Some(dir.join(format!(".s.PGSQL.{}", self.port))),
         }
     }
-
-    /// The same server, another database of it.
-    pub fn with_database(&self, database: &str) -> Self {
-        Self { database: database.to_owned(), ..self.clone() }
-    }
 }
 
 impl fmt::Display for Target {
