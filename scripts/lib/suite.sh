@@ -4,7 +4,7 @@ readonly NEXTEST_VERSION=0.9.143
 
 # Tests that trace the program and kill it or fail its system calls. They run without instrumentation: an instrumented process
 # that is killed writes no profile, and writing the profile would be among the system calls that are counted and failed.
-readonly TRACED='(test(/^sweeps::/) | test(/^disks::(power_cut|git)::/))'
+readonly TRACED='(test(/^sweeps::/) | test(/^disks::(power_cut|git)::/) | test(/_at_any_system_call_/))'
 
 # What `./test --quick` builds and runs: unit tests and tests of commands that need no server, no tracing, no disk of their own
 # and few other programs.
