@@ -2,7 +2,7 @@
 //! sandbox was told to have committed is there.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use sandboxer_keeper::mount;
@@ -12,8 +12,9 @@ use sandboxer_testkit::mounts::DetachBelow;
 use sandboxer_testkit::skip;
 use tempfile::TempDir;
 
-/// How long each race goes on.
+/// How long each race goes on, and how much longer where commits are still missing.
 const TIME: Duration = Duration::from_secs(4);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// A checkout and a sandbox of it.
 struct World {
@@ -42,8 +43,9 @@ impl World {
         Some(Self { repo, cli, sandbox, _mounts, _dir: dir })
     }
 
-    /// Commits from the sandbox again and again; returns the commits that it was told of, and how many were refused.
-    fn commit_until(&self, over: &AtomicBool) -> (Vec<String>, usize) {
+    /// Commits from the sandbox again and again; returns the commits that it was told of, and how many were refused. `count` follows how
+    /// many it was told of so far.
+    fn commit_until(&self, over: &AtomicBool, count: &AtomicUsize) -> (Vec<String>, usize) {
         let (mut made, mut refused) = (Vec::new(), 0);
         for round in 0.. {
             if over.load(Ordering::Relaxed) {
@@ -56,8 +58,12 @@ impl World {
             assert!([0, 1, 3, 5].contains(&code), "exit {code}: {said}");
             match code {
                 0 => made.extend(revision(&output.stdout)),
-                _ => refused += 1,
+                _ => {
+                    println!("refused with exit {code}: {said}");
+                    refused += 1;
+                }
             }
+            count.store(made.len(), Ordering::Relaxed);
         }
         (made, refused)
     }
@@ -104,15 +110,21 @@ fn find(value: &serde_json::Value, key: &str) -> Option<String> {
     }
 }
 
-/// Lets the user do `act` again and again while the sandbox commits. Returns the user's commits and the sandbox's.
-fn race(world: &World, act: impl Fn(usize) -> Option<String> + Sync) -> (Vec<String>, Vec<String>) {
-    let over = AtomicBool::new(false);
+/// Lets the user do `act` again and again while the sandbox commits. Returns the user's commits and the sandbox's. The race goes on until
+/// `is_enough`, which is told how many commits each of them has.
+fn race(
+    world: &World,
+    is_enough: impl Fn(usize, usize) -> bool,
+    act: impl Fn(usize) -> Option<String> + Sync,
+) -> (Vec<String>, Vec<String>) {
+    let (over, count) = (AtomicBool::new(false), AtomicUsize::new(0));
     let (users, (made, refused)) = std::thread::scope(|scope| {
-        let sandbox = scope.spawn(|| world.commit_until(&over));
+        let sandbox = scope.spawn(|| world.commit_until(&over, &count));
         let begun = Instant::now();
         let mut users = Vec::new();
         for round in 0.. {
-            if begun.elapsed() > TIME {
+            let is_enough = is_enough(users.len(), count.load(Ordering::Relaxed));
+            if begun.elapsed() > TIME && is_enough || begun.elapsed() > LIMIT || sandbox.is_finished() {
                 break;
             }
             users.extend(act(round));
@@ -140,16 +152,21 @@ fn tried(repo: &GitRepo, arguments: &[&str]) -> bool {
 fn the_user_commits() {
     let Some(world) = World::new() else { return };
     let repo = &world.repo;
-    let (users, made) = race(&world, |round| {
-        repo.write("by hand", format!("{round}\n"));
-        // His own commands may find the index locked, as with any other git.
-        let committed = tried(repo, &["add", "by hand"]) && tried(repo, &["commit", "-q", "-m", "by hand"]);
-        // Whoever commits without a pause leaves no room for anybody else.
-        std::thread::sleep(Duration::from_millis(100 + 300 * (round as u64 % 4)));
-        let is_his =
-            committed.then(|| repo.git(&["log", "-1", "--format=%H", "--author=Tess", "--grep=^by hand$"]));
-        is_his.filter(|commit| !commit.is_empty())
-    });
+    let (users, made) = race(
+        &world,
+        |users, made| users > 0 && made > 0,
+        |round| {
+            repo.write("by hand", format!("{round}\n"));
+            // His own commands may find the index locked, as with any other git.
+            let committed =
+                tried(repo, &["add", "by hand"]) && tried(repo, &["commit", "-q", "-m", "by hand"]);
+            // Whoever commits without a pause leaves no room for anybody else.
+            std::thread::sleep(Duration::from_millis(100 + 300 * (round as u64 % 4)));
+            let is_his = committed
+                .then(|| repo.git(&["log", "-1", "--format=%H", "--author=Tess", "--grep=^by hand$"]));
+            is_his.filter(|commit| !commit.is_empty())
+        },
+    );
     assert!(!users.is_empty() && !made.is_empty(), "only one of them got to commit");
 }
 
@@ -157,14 +174,18 @@ fn the_user_commits() {
 fn the_user_stages_and_looks() {
     let Some(world) = World::new() else { return };
     let repo = &world.repo;
-    let (_, made) = race(&world, |round| {
-        repo.write(format!("files/{}", round % 20), format!("staged {round}\n"));
-        tried(repo, &["add", "files"]);
-        tried(repo, &["status"]);
-        tried(repo, &["reset", "-q", "--", "files"]);
-        tried(repo, &["checkout", "-q", "--", "files"]);
-        None
-    });
+    let (_, made) = race(
+        &world,
+        |_, made| made > 0,
+        |round| {
+            repo.write(format!("files/{}", round % 20), format!("staged {round}\n"));
+            tried(repo, &["add", "files"]);
+            tried(repo, &["status"]);
+            tried(repo, &["reset", "-q", "--", "files"]);
+            tried(repo, &["checkout", "-q", "--", "files"]);
+            None
+        },
+    );
     assert!(!made.is_empty(), "the sandbox never got to commit");
 }
 
@@ -172,12 +193,16 @@ fn the_user_stages_and_looks() {
 fn the_user_cleans_up() {
     let Some(world) = World::new() else { return };
     let repo = &world.repo;
-    let (_, made) = race(&world, |_| {
-        // Not `--prune=now`: git says itself that it may remove what somebody is about to refer to, and so it does.
-        tried(repo, &["gc", "-q", "--prune=1.minute.ago"]);
-        tried(repo, &["pack-refs", "--all", "--prune"]);
-        None
-    });
+    let (_, made) = race(
+        &world,
+        |_, made| made > 0,
+        |_| {
+            // Not `--prune=now`: git says itself that it may remove what somebody is about to refer to, and so it does.
+            tried(repo, &["gc", "-q", "--prune=1.minute.ago"]);
+            tried(repo, &["pack-refs", "--all", "--prune"]);
+            None
+        },
+    );
     assert!(!made.is_empty(), "the sandbox never got to commit");
 }
 
@@ -188,10 +213,14 @@ fn the_user_switches_branches() {
     let repo = &world.repo;
     repo.git(&["branch", "other"]);
     let other = repo.git(&["rev-parse", "other"]);
-    race(&world, |round| {
-        tried(repo, &["switch", "-q", if round % 2 == 0 { "other" } else { "main" }]);
-        std::thread::sleep(Duration::from_millis(150));
-        None
-    });
+    race(
+        &world,
+        |_, _| true,
+        |round| {
+            tried(repo, &["switch", "-q", if round % 2 == 0 { "other" } else { "main" }]);
+            std::thread::sleep(Duration::from_millis(150));
+            None
+        },
+    );
     assert_eq!(repo.git(&["rev-parse", "other"]), other, "the other branch was moved");
 }
