@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -84,30 +84,51 @@ fn d13_a_hard_link_to_an_outside_file_is_not_committed() {
     bench.assert_secret_kept();
 }
 
-/// Swaps two paths for one another until told to stop.
-fn swap_until(stop: &AtomicBool, a: &Path, b: &Path) -> u64 {
-    let mut swaps = 0;
+/// How long a race goes on, and how many rounds it has at most; it goes on longer until enough has happened in it.
+const RACE: (Duration, u32) = (Duration::from_millis(900), 50_000);
+const MIN_SWAPS: u64 = 10;
+const RACE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Swaps two paths for one another until told to stop, and counts the swaps.
+fn swap_until(stop: &AtomicBool, swaps: &AtomicU64, a: &Path, b: &Path) {
     while !stop.load(Ordering::Relaxed) {
         // One of the two may be gone for a moment: a commit replaces what we swap.
-        swaps += u64::from(renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE).is_ok());
+        if renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE).is_ok() {
+            swaps.fetch_add(1, Ordering::Relaxed);
+        }
     }
-    swaps
 }
 
-/// Runs `work` again and again while `dir` and `evil` are swapped; returns how often it worked and how often not.
-fn race(dir: &Path, evil: &Path, work: impl Fn() -> bool) -> (u32, u32) {
-    let stop = AtomicBool::new(false);
+/// Sets a flag when it goes out of scope, also by a panic.
+struct StopOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs `work` again and again while `dir` and `evil` are swapped; returns how often it worked and how often not. With
+/// `needs_success` it goes on until `work` has worked once.
+fn race(dir: &Path, evil: &Path, needs_success: bool, work: impl Fn() -> bool) -> (u32, u32) {
+    let (stop, swaps) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (mut worked, mut failed) = (0, 0);
     std::thread::scope(|scope| {
-        let swapper = scope.spawn(|| swap_until(&stop, dir, evil));
-        let (mut worked, mut failed) = (0, 0);
+        scope.spawn(|| swap_until(&stop, &swaps, dir, evil));
+        let _stop = StopOnDrop(&stop);
         let started = Instant::now();
-        while started.elapsed() < Duration::from_millis(900) && worked + failed < 50_000 {
+        loop {
+            let is_over = started.elapsed() >= RACE.0 || worked + failed >= RACE.1;
+            let is_enough = swaps.load(Ordering::Relaxed) > MIN_SWAPS && (worked > 0 || !needs_success);
+            if is_over && is_enough || started.elapsed() > RACE_LIMIT {
+                break;
+            }
             if work() { worked += 1 } else { failed += 1 }
         }
-        stop.store(true, Ordering::Relaxed);
-        assert!(swapper.join().unwrap() > 10, "nothing was swapped");
-        (worked, failed)
-    })
+    });
+    let swaps = swaps.into_inner();
+    assert!(swaps > MIN_SWAPS, "only {swaps} swaps in {RACE_LIMIT:?}");
+    (worked, failed)
 }
 
 struct Race<'a> {
@@ -142,20 +163,20 @@ fn d09_a_swap_race_escapes_nowhere() {
     symlink(fixture.outside(), &evil).unwrap();
     let secret = race_at.path("dir/secret");
 
-    let reads = race(&dir, &evil, || match race_at.strategy.read(&race_at.sandbox, &secret) {
+    let reads = race(&dir, &evil, true, || match race_at.strategy.read(&race_at.sandbox, &secret) {
         Ok(content) => {
             assert_eq!(content, b"inside\n", "a read escaped");
             true
         }
         Err(_) => false,
     });
-    let writes = race(&dir, &evil, || {
+    let writes = race(&dir, &evil, true, || {
         let planted =
             race_at.strategy.write(&race_at.sandbox, &race_at.path("dir/planted"), b"mine\n").is_ok();
         race_at.strategy.write(&race_at.sandbox, &secret, b"inside\n").is_ok() || planted
     });
     race_at.assert_outside_is_intact();
-    let commits = race(&dir, &evil, || commit_is_harmless(&race_at));
+    let commits = race(&dir, &evil, false, || commit_is_harmless(&race_at));
     race_at.assert_outside_is_intact();
     println!("worked and failed: reads {reads:?}, writes {writes:?}, commits {commits:?}");
     assert!(reads.0 > 0 && writes.0 > 0, "the race was never lost, so nothing was tried");
@@ -183,7 +204,7 @@ fn d09_a_swapped_original_leads_no_commit_astray() {
     let (dir, evil) = (fixture.original("dir"), fixture.outside().with_file_name("evil"));
     symlink(fixture.outside(), &evil).unwrap();
     let round = std::cell::Cell::new(0);
-    let commits = race(&dir, &evil, || {
+    let commits = race(&dir, &evil, false, || {
         round.set(round.get() + 1);
         open.write("dir/c.txt", &format!("round {}\n", round.get()));
         open.write("dir/planted", &format!("round {}\n", round.get()));

@@ -33,12 +33,12 @@ fn a_hang_in_one_call_fails_no_other() {
 /// What waited behind a call that hangs was never sent: it is asked of the next process, in the time that it has left.
 #[test]
 fn what_waits_behind_a_hang_is_served_by_the_next_process() {
-    let world = World::new(json!({"evil": "hang", "in": "read", "when": "taken", "times": 1}), SHORT * 2);
+    let world = World::new(json!({"evil": "hang", "in": "read", "when": "taken", "times": 1}), SHORT * 4);
     let target = world.worked_in();
     std::thread::scope(|scope| {
         let hanging = scope.spawn(|| world.manager().read(&target, &path("a.txt")));
         wait_until(|| !world.noted("evils").is_empty(), || "nobody hangs".to_owned());
-        std::thread::sleep(SHORT);
+        std::thread::sleep(SHORT * 3);
         let behind = scope.spawn(|| world.manager().diff(&target, &[]));
         assert!(hanging.join().unwrap().is_err());
         assert_eq!(behind.join().unwrap().unwrap().workspaces[0].entries.len(), 1);
@@ -50,14 +50,14 @@ fn what_waits_behind_a_hang_is_served_by_the_next_process() {
 /// Calls that are under way on a process that was given up may end there: only then is it killed.
 #[test]
 fn calls_under_way_end_on_the_process_they_began_on() {
-    let options = json!({"evil": "hang", "in": "read", "when": "taken", "times": 1, "concurrency": 4, "slow": {"diff": 6}});
-    let world = World::new(options, SHORT * 2);
+    let options = json!({"evil": "hang", "in": "read", "when": "taken", "times": 1, "concurrency": 4, "slow": {"diff": 10}});
+    let world = World::new(options, SHORT * 4);
     let target = world.worked_in();
     std::thread::scope(|scope| {
         let hanging = scope.spawn(|| world.manager().read(&target, &path("a.txt")));
         wait_until(|| !world.noted("evils").is_empty(), || "nobody hangs".to_owned());
         // Begun while the other still hangs, ended after it was given up.
-        std::thread::sleep(Duration::from_secs(9));
+        std::thread::sleep(Duration::from_secs(16));
         let slow = scope.spawn(|| world.manager().diff(&target, &[]));
         assert!(hanging.join().unwrap().is_err());
         assert_eq!(slow.join().unwrap().unwrap().workspaces[0].entries.len(), 1);
