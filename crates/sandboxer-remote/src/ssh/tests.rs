@@ -157,8 +157,14 @@ fn more_calls_at_once_than_a_connection_takes_all_get_through() {
     let Some(sshd) = Sshd::start() else { return };
     let ssh = ssh(&sshd);
     ssh.connect().unwrap();
+    let started = tempfile::tempdir().unwrap();
     let one = |at: usize| {
-        let script = format!("sleep 1; echo {at} $SSH_CONNECTION");
+        // Waits until eleven run at once, which is more than one connection takes, or for 30 s.
+        let script = format!(
+            "cd {}; touch {at}; i=0; while [ $(ls | wc -l) -lt 11 ] && [ $i -lt 300 ]; do sleep 0.1; i=$((i+1)); done; \
+             echo {at} $SSH_CONNECTION",
+            started.path().display()
+        );
         String::from_utf8(ssh.run(&call(&script)).unwrap().stdout).unwrap()
     };
     let said: Vec<String> = std::thread::scope(|scope| {
