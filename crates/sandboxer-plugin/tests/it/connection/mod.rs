@@ -212,7 +212,7 @@ fn a_partner_that_does_not_listen_holds_nobody_up() {
     let large = vec![0; 32 << 20];
     std::thread::scope(|scope| {
         let stuck = scope.spawn(|| talk.call("deaf", json!({}), &large, EVER / 5));
-        std::thread::sleep(SOON);
+        wait_until_noted(&talk, "deaf");
         // Behind the first one, or in a pipe that nobody empties: it ends before the first one does.
         let second = talk.call("echo", json!({}), &large, SOON);
         assert!(matches!(second, Err(CallError::TimedOut | CallError::NotSent(_))), "{second:?}");
