@@ -310,7 +310,7 @@ fn a_lost_session_says_so_and_leaks_nothing() {
 #[test]
 fn whoever_is_blocked_is_named_and_set_free_in_time() {
     let Some(server) = Postgres::shared() else { return };
-    let limit = Some(Duration::from_secs(2));
+    let limit = Some(Duration::from_secs(10));
     let world = world_on(server, Options { block_limit: limit, ..Options::default() });
     let mut engine = world.open();
     engine.execute("update users set age = 0 where id = 1").unwrap();
