@@ -58,8 +58,8 @@ fn an_expired_sandbox_is_parked_by_the_next_command_and_gc_discards_if_told() {
     assert_eq!(world.json(&["list"])["sandboxes"].as_array().unwrap().len(), 0);
     for (discard, left) in [(false, 1), (true, 0)] {
         let world = World::new();
-        world.ok(&["create", "--name", "short", "--ttl", "1s"]);
-        fs::write(world.ok(&["path", "short"]).trim_end().to_owned() + "/new.txt", "new").unwrap();
+        let created = world.json(&["create", "--name", "short", "--ttl", "1s"]);
+        fs::write(created["sandbox_path"].as_str().unwrap().to_owned() + "/new.txt", "new").unwrap();
         std::thread::sleep(std::time::Duration::from_millis(1100));
         if discard {
             // `gc --discard` is a command like any other: what expired before it was parked on its way in.

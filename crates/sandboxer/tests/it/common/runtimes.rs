@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal};
 use crate::common::{World, remains};
 
 /// What ends does so at once; only a test that fails gets there.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The supervisors of this world's sandboxes and the inits below them, by process id; supervisors first.
 pub fn processes(world: &World) -> Vec<i32> {
