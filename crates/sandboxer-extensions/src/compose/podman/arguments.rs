@@ -151,7 +151,7 @@ fn structured_options(key: &str, value: &Value, names: &Names<'_>) -> Result<Vec
 /// The words of `command` or `entrypoint`, which may be one text.
 pub(super) fn command_words(value: &Value) -> Result<Vec<String>> {
     let Value::String(line) = value else { return Ok(items(value).map(text).collect()) };
-    shlex::split(line).ok_or_else(|| Error::Refused {
+    shell_words::split(line).map_err(|_| Error::Refused {
         reason: format!("a quote in the command {line:?} is not closed"),
         hint: Some("write the command as a list of words".to_owned()),
     })
