@@ -64,8 +64,18 @@ impl Keeper {
         if let Some(path) = relative_path(overlay) {
             return Err(Error::usage(format!("{} is not an absolute path", path.display())));
         }
-        match self.ask(&Request::Mount { seen: seen(overlay)?, overlay: overlay.clone() })? {
-            Reply::Done => Ok(()),
+        self.have_done(&Request::Mount { seen: seen(overlay)?, overlay: overlay.clone() })
+    }
+
+    /// Mounts an overlay in place of the one there. See [`mount::replace`].
+    pub fn replace(&self, overlay: &Overlay) -> Result<()> {
+        self.have_done(&Request::Replace { seen: seen(overlay)?, overlay: overlay.clone() })
+    }
+
+    /// Whether something works in an overlay there. See [`mount::is_busy`].
+    pub fn is_busy(&self, at: &Path) -> Result<bool> {
+        match self.ask(&Request::IsBusy { at: at.to_path_buf() })? {
+            Reply::Busy(is_busy) => Ok(is_busy),
             reply => Err(unexpected(&self.dir, &reply)),
         }
     }
@@ -80,10 +90,7 @@ impl Keeper {
 
     /// Has the kernel look again at what an overlay there shows. See [`mount::renew`].
     pub fn renew(&self, at: &Path) -> Result<()> {
-        match self.ask(&Request::Renew { at: at.to_path_buf() })? {
-            Reply::Done => Ok(()),
-            reply => Err(unexpected(&self.dir, &reply)),
-        }
+        self.have_done(&Request::Renew { at: at.to_path_buf() })
     }
 
     /// Whether an overlay is mounted right at `at` there. The keeper is not asked.
@@ -98,14 +105,18 @@ impl Keeper {
 
     /// Tells it to unmount what it can and to end.
     pub(crate) fn quit(&self) -> Result<()> {
-        match self.ask(&Request::Quit)? {
-            Reply::Done => Ok(()),
-            reply => Err(unexpected(&self.dir, &reply)),
-        }
+        self.have_done(&Request::Quit)
     }
 
     fn root(&self) -> PathBuf {
         format!("/proc/{}/root", self.pid).into()
+    }
+
+    fn have_done(&self, request: &Request) -> Result<()> {
+        match self.ask(request)? {
+            Reply::Done => Ok(()),
+            reply => Err(unexpected(&self.dir, &reply)),
+        }
     }
 
     fn ask(&self, request: &Request) -> Result<Reply> {

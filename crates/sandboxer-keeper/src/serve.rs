@@ -97,7 +97,17 @@ impl Shared {
         match request {
             Request::Hello => Ok(Reply::Hello { protocol: PROTOCOL, pid: std::process::id() }),
             Request::Mount { overlay, seen } => self.mount(&overlay, &seen),
+            Request::Replace { overlay, seen } => {
+                let _mounts = self.mounts();
+                check_seen(&overlay, &seen)?;
+                mount::replace(&overlay, Kind::User)?;
+                Ok(Reply::Done)
+            }
             Request::Unmount { at } => self.unmount(&at),
+            Request::IsBusy { at } => {
+                let _mounts = self.mounts();
+                Ok(Reply::Busy(mount::is_busy(&at)?))
+            }
             Request::Renew { at } => {
                 let _mounts = self.mounts();
                 mount::renew(&at)?;

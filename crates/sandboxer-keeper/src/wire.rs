@@ -23,7 +23,17 @@ pub(crate) enum Request {
         /// What the one who asks sees at each lower, the upper and the work directory.
         seen: Vec<Identity>,
     },
+    /// Mounts an overlay in place of the one that is mounted there.
+    Replace {
+        overlay: Overlay,
+        /// As of `Mount`.
+        seen: Vec<Identity>,
+    },
     Unmount {
+        #[serde(with = "paths::one")]
+        at: PathBuf,
+    },
+    IsBusy {
         #[serde(with = "paths::one")]
         at: PathBuf,
     },
@@ -70,6 +80,7 @@ pub(crate) enum Reply {
     Hello { protocol: u32, pid: u32 },
     Done,
     Unmounted(Unmounted),
+    Busy(bool),
     Failed(Failure),
 }
 

@@ -60,6 +60,11 @@ impl Places {
         self.home.join("work")
     }
 
+    /// The kernel's, of a mount that was replaced.
+    pub fn old_work(&self) -> PathBuf {
+        self.home.join("work.old")
+    }
+
     /// The mount point.
     pub fn merged(&self) -> PathBuf {
         self.home.join("merged")
@@ -138,6 +143,11 @@ impl Stack {
 
     fn store(&self, places: &Places) -> Result<()> {
         durable::write(&places.stack(), &self.to_json(places)?)
+    }
+
+    /// Whether everything that was written down is done.
+    pub fn is_settled(&self, places: &Places) -> bool {
+        !self.leaves_upper && self.layers.last().is_none_or(|top| places.layer(*top).exists())
     }
 
     /// Does what was written down and not done yet.

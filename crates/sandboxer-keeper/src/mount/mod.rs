@@ -12,6 +12,7 @@ mod trial;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
@@ -37,6 +38,13 @@ const LOOK: &str = "look at";
 /// The steps that errors of this module name.
 pub(crate) const STEPS: [&str; 5] = [OPEN, MOUNT, UNMOUNT, RENEW, LOOK];
 
+/// Attaches a mount beneath the topmost one, since Linux 6.5.
+const BENEATH: MoveMountFlags = MoveMountFlags::from_bits_retain(0x200);
+
+/// How often it is tried to unmount an overlay in which a system call is at work.
+const UNMOUNT_ATTEMPTS: usize = 20;
+const UNMOUNT_PAUSE: Duration = Duration::from_millis(1);
+
 const OVERLAY_MAGIC: u64 = 0x794c_7630;
 
 /// Mounts an overlay.
@@ -57,6 +65,48 @@ pub fn mount(overlay: &Overlay, kind: Kind) -> Result<()> {
     let mounted = detached(overlay, kind)?;
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     syscall::move_mount(&mounted, "", &at, "", flags).map_err(|e| Error::io(MOUNT, &overlay.at, e))
+}
+
+/// Mounts an overlay in place of the one at its mount point. There is no instant without a mount: the new one is attached beneath the old
+/// one, which is unmounted then. What began to work in the old one meanwhile keeps it, detached.
+///
+/// Before Linux 6.5 nothing can be attached beneath: then there is such an instant.
+pub fn replace(overlay: &Overlay, kind: Kind) -> Result<()> {
+    if !is_mounted(&overlay.at)? {
+        return mount(overlay, kind);
+    }
+    let new = detached(overlay, kind)?;
+    let attach = |flags| {
+        let at = directory(&overlay.at)?;
+        let empty = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        match syscall::move_mount(&new, "", &at, "", empty | flags) {
+            Err(Errno::INVAL) if flags == BENEATH => Ok(false),
+            attached => attached.map(|()| true).map_err(|e| Error::io(MOUNT, &overlay.at, e)),
+        }
+    };
+    let is_attached = attach(BENEATH)?;
+    unmount_or_detach(&overlay.at)?;
+    if is_attached { Ok(()) } else { attach(MoveMountFlags::empty()).map(drop) }
+}
+
+/// Unmounts the topmost overlay at `at` as soon as no system call is at work in it, or detaches it.
+fn unmount_or_detach(at: &Path) -> Result<()> {
+    for _ in 0..UNMOUNT_ATTEMPTS {
+        match syscall::unmount(at, UnmountFlags::NOFOLLOW) {
+            Err(Errno::BUSY) => std::thread::sleep(UNMOUNT_PAUSE),
+            unmounted => return unmounted.map_err(|e| Error::io(UNMOUNT, at, e)),
+        }
+    }
+    syscall::unmount(at, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH).map_err(|e| Error::io(UNMOUNT, at, e))
+}
+
+/// Whether something works in the overlay at `at`. One that nothing has used since it was last asked is unmounted by the kernel.
+pub fn is_busy(at: &Path) -> Result<bool> {
+    match syscall::unmount(at, UnmountFlags::NOFOLLOW | UnmountFlags::EXPIRE) {
+        Err(Errno::BUSY) => Ok(true),
+        Ok(()) | Err(Errno::AGAIN | Errno::INVAL | Errno::NOENT) => Ok(false),
+        Err(e) => Err(Error::io(UNMOUNT, at, e)),
+    }
 }
 
 /// Unmounts the overlay at `at`, if nobody works in it.

@@ -12,7 +12,6 @@ use sandboxer_fs::overlay::stack::{LayerId, Places, Stack};
 use sandboxer_fs::overlay::taken;
 use sandboxer_fs::overlay::transfer::copy_layer;
 use sandboxer_fs::restore::Restored;
-use sandboxer_keeper::Unmounted;
 
 use super::mounts::Mounts;
 use super::{OverlayStrategy, notices, spec_at, sweeper};
@@ -24,17 +23,12 @@ impl OverlayStrategy {
         let (home, spec, places) = self.prepared(sandbox)?;
         let lock = Mounts::lock(&home)?;
         let mut stack = Stack::load(&places)?;
-        if self.mounts.unmount(&home, &spec, &lock)? == Unmounted::Busy {
-            return self.copy_checkpoint(&home, &spec, &mut stack, id);
+        match self.mounts.replace(&home, &spec, &lock, || self.freeze(&home, &spec, &mut stack, id))? {
+            None => self.copy_checkpoint(&home, &spec, &mut stack, id),
+            Some(()) => Ok(stack.layers.last().map_or(places.upper(), |top| places.layer(*top))),
         }
-        let frozen = self.freeze(&home, &spec, &mut stack, id);
-        let mounted = self.mounts.mount(&home, &spec, &lock);
-        frozen?;
-        mounted?;
-        Ok(stack.layers.last().map_or(places.upper(), |top| places.layer(*top)))
     }
 
-    /// The overlay is not mounted.
     fn freeze(&self, home: &Path, spec: &OverlaySpec, stack: &mut Stack, id: &CheckpointId) -> Result<()> {
         let places = Places::new(home);
         stack.settle(&places)?;
@@ -116,24 +110,21 @@ impl OverlayStrategy {
         let lock = Mounts::lock(home)?;
         let mut stack = Stack::load(places)?;
         let shift = Shift::open(spec, places, &stack.layers, &target)?;
-        if self.mounts.unmount(home, spec, &lock)? == Unmounted::Busy {
+        let switch = || {
+            let count = shift.count(&counted(spec)?, &self.context.cancel)?;
+            stack.settle(places)?;
+            stack.switch(target, places)?;
+            // Each commit since has laid a layer below the checkpoint.
+            if let Some(name) = name {
+                stack.squash(name.as_str(), spec.marks, places, &self.context.cancel)?;
+            }
+            taken::forget(home)?;
+            Ok(Restored { count, ..Restored::default() })
+        };
+        let Some(restored) = self.mounts.replace(home, spec, &lock, switch)? else {
             drop(lock);
             return shift::through_the_mount(&self.open_at(home)?, &shift);
-        }
-        let count = shift.count(&counted(spec)?, &self.context.cancel);
-        let switched = stack
-            .settle(places)
-            .and_then(|()| stack.switch(target, places))
-            // Each commit since has laid a layer below the checkpoint.
-            .and_then(|()| match name {
-                Some(name) => stack.squash(name.as_str(), spec.marks, places, &self.context.cancel),
-                None => Ok(()),
-            })
-            .and_then(|()| taken::forget(home));
-        let mounted = self.mounts.mount(home, spec, &lock);
-        let restored = Restored { count: count?, ..Restored::default() };
-        switched?;
-        mounted?;
+        };
         sweeper::start(self.context.program.as_deref(), places);
         Ok(restored)
     }

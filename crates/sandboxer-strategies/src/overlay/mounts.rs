@@ -38,12 +38,14 @@ pub struct Mounts {
 }
 
 /// What was mounted, by whom.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct Mounted {
     boot: String,
     namespace: u64,
     device: u64,
+    /// The inode of its upper. Another directory has its name after a checkpoint or a restore that was killed before the new mount.
+    upper: u64,
 }
 
 /// Nobody mounts or unmounts an overlay, or moves its layers, without this.
@@ -69,11 +71,19 @@ impl Mounts {
 
     /// Where the overlay of the workspace at `home` is reached, if it is mounted.
     pub fn reached(&self, home: &Path, spec: &OverlaySpec) -> Result<Option<PathBuf>> {
-        let merged = Places::new(home).merged();
+        let places = Places::new(home);
+        let Some(reached) = self.mount_point(&places.merged(), spec)? else { return Ok(None) };
+        let is_present =
+            !Mounted::load(home).is_replaced(&reached, &places) && Stack::load(&places)?.is_settled(&places);
+        Ok(is_present.then_some(reached))
+    }
+
+    /// Where an overlay is reached that is mounted at `merged`, also one that is to be replaced.
+    fn mount_point(&self, merged: &Path, spec: &OverlaySpec) -> Result<Option<PathBuf>> {
         match self.keeper(spec)? {
             None if spec.keeper.is_some() => Ok(None),
-            None => Ok(mount::is_mounted(&merged)?.then_some(merged)),
-            Some(keeper) => Ok(keeper.is_mounted(&merged)?.then(|| keeper.reach(&merged))),
+            None => Ok(mount::is_mounted(merged)?.then(|| merged.to_path_buf())),
+            Some(keeper) => Ok(keeper.is_mounted(merged)?.then(|| keeper.reach(merged))),
         }
     }
 
@@ -90,10 +100,20 @@ impl Mounts {
             return Ok(reached);
         }
         let lock = Self::lock(home)?;
-        match self.reached(home, spec)? {
-            Some(reached) => Ok(reached),
-            None => self.mount(home, spec, &lock),
+        self.ensure_locked(home, spec, &lock)
+    }
+
+    fn ensure_locked(&self, home: &Path, spec: &OverlaySpec, lock: &MountLock) -> Result<PathBuf> {
+        if let Some(reached) = self.reached(home, spec)? {
+            return Ok(reached);
         }
+        // A command was killed between changing the layers and mounting them.
+        while let Some(old) = self.mount_point(&Places::new(home).merged(), spec)? {
+            if self.unmount(home, spec, lock)? == Unmounted::Busy {
+                return Err(super::busy(home, &self.holders(&old)));
+            }
+        }
+        self.mount(home, spec, lock)
     }
 
     /// The lock of the workspace at `home`.
@@ -111,22 +131,76 @@ impl Mounts {
         refuse_strays(&places.merged())?;
         let before = Mounted::load(home);
         refuse_second_mount(&before, &places)?;
-        let stack = Stack::open(&places)?;
-        taken::settle(home, spec.marks, &places, &stack)?;
-        let was_open = fresh_work(&places.work())?;
+        let (overlay, was_open) = self.arrange(home, spec, &places)?;
         if was_open && before.boot != Clock::now().boot {
             notices::went_down(home, &places)?;
         }
+        let reached = self.mount_as(spec, &overlay, &places)?;
+        Mounted::now(&reached, &places)?.store(home);
+        Ok(reached)
+    }
+
+    /// The overlay as its layers are now, with a fresh work directory; and whether the last one was left open.
+    fn arrange(&self, home: &Path, spec: &OverlaySpec, places: &Places) -> Result<(Overlay, bool)> {
+        let stack = Stack::open(places)?;
+        taken::settle(home, spec.marks, places, &stack)?;
+        let was_open = fresh_work(&places.work())?;
         let overlay = Overlay {
-            lowers: spec.lowers(&places, &stack)?,
+            lowers: spec.lowers(places, &stack)?,
             upper: places.upper(),
             work: places.work(),
             at: places.merged(),
             volatile: spec.volatile,
         };
-        let reached = self.mount_as(spec, &overlay, &places)?;
-        Mounted::now(&reached)?.store(home);
-        Ok(reached)
+        Ok((overlay, was_open))
+    }
+
+    /// Has `change` change the layers, and mounts them in place of the present mount: at no time is there none. Returns `None`, and
+    /// changes nothing, where something works in the mount.
+    pub fn replace<T>(
+        &self,
+        home: &Path,
+        spec: &OverlaySpec,
+        lock: &MountLock,
+        change: impl FnOnce() -> Result<T>,
+    ) -> Result<Option<T>> {
+        let places = Places::new(home);
+        if self.is_used_elsewhere(&places.merged(), spec)? || self.is_busy(&places.merged(), spec)? {
+            return Ok(None);
+        }
+        let Some(reached) = self.reached(home, spec)? else {
+            let changed = change();
+            self.ensure_locked(home, spec, lock)?;
+            return changed.map(Some);
+        };
+        let changed = change();
+        // The present mount goes on using its own.
+        sandboxer_fs::remove_tree(&places.old_work())?;
+        std::fs::rename(places.work(), places.old_work())
+            .map_err(|e| Error::io("rename into place", places.old_work(), e))?;
+        let (overlay, _) = self.arrange(home, spec, &places)?;
+        match self.keeper(spec)? {
+            Some(keeper) => keeper.replace(&overlay)?,
+            None => mount::replace(&overlay, kind_of(spec.marks))?,
+        }
+        Mounted::now(&reached, &places)?.store(home);
+        changed.map(Some)
+    }
+
+    fn is_busy(&self, merged: &Path, spec: &OverlaySpec) -> Result<bool> {
+        for _ in 0..RETRIES {
+            let is_busy = match self.keeper(spec)? {
+                Some(keeper) => keeper.is_busy(merged)?,
+                None if spec.keeper.is_some() => false,
+                None => mount::is_busy(merged)?,
+            };
+            if !is_busy {
+                return Ok(false);
+            }
+            // A process that is just being started has our descriptors for a moment.
+            std::thread::sleep(RETRY_AFTER);
+        }
+        Ok(true)
     }
 
     fn mount_as(&self, spec: &OverlaySpec, overlay: &Overlay, places: &Places) -> Result<PathBuf> {
@@ -169,6 +243,7 @@ impl Mounts {
         if done == Unmounted::Done {
             // What a mount leaves there means something only for as long as it may have been cut short.
             sandboxer_fs::remove_tree(&places.work())?;
+            sandboxer_fs::remove_tree(&places.old_work())?;
             Mounted::forget(home);
         }
         Ok(done)
@@ -332,9 +407,16 @@ impl Mounted {
         serde_json::from_slice(&json).unwrap_or_default()
     }
 
-    fn now(reached: &Path) -> Result<Self> {
-        let device = reached.metadata().map_err(|e| Error::io("examine", reached, e))?.dev();
-        Ok(Self { boot: Clock::now().boot, namespace: own_namespace(), device })
+    fn now(reached: &Path, places: &Places) -> Result<Self> {
+        let facts = |path: &Path| path.metadata().map_err(|e| Error::io("examine", path, e));
+        let (device, upper) = (facts(reached)?.dev(), facts(&places.upper())?.ino());
+        Ok(Self { boot: Clock::now().boot, namespace: own_namespace(), device, upper })
+    }
+
+    /// Whether the mount at `reached` is not the one of the present layers. Where nothing was written down, it is.
+    fn is_replaced(&self, reached: &Path, places: &Places) -> bool {
+        let is_now = |now: Self| (now.device, now.upper) == (self.device, self.upper);
+        self.upper != 0 && self.boot == Clock::now().boot && !Self::now(reached, places).is_ok_and(is_now)
     }
 
     /// Not durably: it says nothing after the machine went down, but that it did.
