@@ -46,11 +46,20 @@ pub struct Restored {
 
 const TEMPORARY: &[u8] = b"restoring";
 
-/// Brings the copy (within `scope`; empty means all of it) back to the comparison's manifest. Files are made in
+/// What of the copy is brought back.
+#[derive(Clone, Copy, Debug)]
+pub enum Scope<'a> {
+    /// What lies at or below these paths, with what belongs to it; everything, where there are none.
+    Below(&'a [RelPath]),
+    /// These entries alone.
+    Exactly(&'a BTreeSet<RelPath>),
+}
+
+/// Brings what of the copy is within `scope` back to the comparison's manifest. Files are made in
 /// `workshop`, a directory on the copy's filesystem, before they take their place.
 pub fn restore(
     comparison: &Comparison<'_>,
-    scope: &[RelPath],
+    scope: Scope<'_>,
     source: &mut dyn Source,
     workshop: &Dir,
 ) -> Result<Restored> {
@@ -59,7 +68,11 @@ pub fn restore(
     let deltas = describe_all(comparison, all.clone(), &links)?;
     let differing: BTreeSet<_> = deltas.iter().map(|d| d.entry.path.clone()).collect();
     let linked = names_that_stay(&all, &differing);
-    let candidates = if scope.is_empty() { all } else { within(all, deltas, scope) };
+    let candidates = match scope {
+        Scope::Below([]) => all,
+        Scope::Below(paths) => within(all, deltas, paths)?,
+        Scope::Exactly(paths) => all.into_iter().filter(|c| paths.contains(&c.path)).collect(),
+    };
     let mut run = Run {
         copy: comparison.copy,
         source,
@@ -100,8 +113,8 @@ fn names_that_stay(
 }
 
 /// The candidates within `scope`, with what belongs to them: a rename goes back as a whole, or what was renamed would be
-/// lost, and what comes back needs the directories that it was in.
-fn within(all: Vec<Candidate>, deltas: Vec<Delta>, scope: &[RelPath]) -> Vec<Candidate> {
+/// lost, and what comes back needs the directories that it was in. Refuses where something else takes the place of such a directory.
+fn within(all: Vec<Candidate>, deltas: Vec<Delta>, scope: &[RelPath]) -> Result<Vec<Candidate>> {
     let mut scope = scope.to_vec();
     for entry in pair_renames(deltas).into_iter().map(|d| d.entry) {
         if let (Some(from), true) = (&entry.from, entry.is_selected(&scope)) {
@@ -114,7 +127,14 @@ fn within(all: Vec<Candidate>, deltas: Vec<Delta>, scope: &[RelPath]) -> Vec<Can
         above.extend(std::iter::successors(candidate.path.parent(), RelPath::parent));
     }
     let is_lost_dir = |c: &Candidate| above.contains(&c.path) && !c.now.is_some_and(|now| now.is_dir());
-    all.into_iter().filter(|c| chosen(&c.path) || is_lost_dir(c)).collect()
+    let in_the_way = |c: &&Candidate| is_lost_dir(c) && !chosen(&c.path) && c.now.is_some();
+    if let Some(Candidate { path, .. }) = all.iter().find(in_the_way) {
+        return Err(Error::Refused {
+            reason: format!("{path} is not a directory in the sandbox any more, and is not among what is rolled back"),
+            hint: Some(format!("roll {path} back as well, or move it away")),
+        });
+    }
+    Ok(all.into_iter().filter(|c| chosen(&c.path) || is_lost_dir(c)).collect())
 }
 
 struct Run<'a> {

@@ -17,7 +17,7 @@ use crate::filter::{Filter, Patterns};
 use crate::manifest::Manifest;
 use crate::pack::PackWriter;
 use crate::park::{self, Assembly, Parked};
-use crate::restore::{Restored, restore};
+use crate::restore::{Restored, Scope, restore};
 use crate::rollback::FromOriginal;
 use crate::root::Root;
 use crate::space::{Means, Pair, Space, Workshop};
@@ -50,6 +50,20 @@ const BASE: &str = "base.manifest";
 /// In a fresh copy that has everything.
 const READY: &str = "done";
 
+impl Spec {
+    /// The spec of the workspace at `home`; `None` where that is no copy.
+    pub fn load(home: &Path) -> Result<Option<Self>> {
+        let path = home.join(SPEC);
+        match std::fs::read(&path) {
+            Ok(json) => {
+                serde_json::from_slice(&json).map(Some).map_err(|e| Error::corrupt(&path, e.to_string()))
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io("read", path, e)),
+        }
+    }
+}
+
 impl Workspace {
     /// Copies `spec`'s original into the existing directory `home`. Where it fails, `home` is the caller's to remove.
     pub fn create(home: &Path, spec: Spec, means: Means) -> Result<(Self, CloneReport)> {
@@ -79,9 +93,7 @@ impl Workspace {
 
     /// Opens the workspace at `home`.
     pub fn open(home: &Path, means: Means) -> Result<Self> {
-        let path = home.join(SPEC);
-        let json = std::fs::read(&path).map_err(|e| Error::io("read", &path, e))?;
-        let spec = serde_json::from_slice(&json).map_err(|e| Error::corrupt(&path, e.to_string()))?;
+        let spec = Spec::load(home)?.ok_or_else(|| Error::corrupt(home, "it has no workspace.json"))?;
         Self::assemble(home, spec, means)
     }
 
@@ -128,7 +140,7 @@ impl Workspace {
         let transfer = self.transfer();
         let mut source = FromOriginal { original: &self.pair.original, transfer, buffer: Vec::new() };
         let comparison = self.pair.comparison(&base);
-        let mut restored = self.pair.with_workshop(|shop| restore(&comparison, scope, &mut source, shop))?;
+        let mut restored = self.pair.with_workshop(|shop| restore(&comparison, Scope::Below(scope), &mut source, shop))?;
         self.flush(&restored)?;
         base.rewrite(std::mem::take(&mut restored.edits))?;
         Ok(restored)
@@ -221,7 +233,7 @@ impl Workspace {
         let kept = self.checkpoints().load(name)?;
         let mut source = self.checkpoints().source()?;
         let comparison = self.pair.comparison(&kept);
-        let restored = self.pair.with_workshop(|shop| restore(&comparison, &[], &mut source, shop))?;
+        let restored = self.pair.with_workshop(|shop| restore(&comparison, Scope::Below(&[]), &mut source, shop))?;
         self.flush(&restored)?;
         Ok(restored)
     }

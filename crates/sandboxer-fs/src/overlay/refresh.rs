@@ -4,7 +4,7 @@
 //! through the mount, so that whatever works in the sandbox goes on. Each step leaves a sandbox that is right by itself: only the last
 //! one moves the instant.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sandboxer_core::Result;
 use sandboxer_core::model::{CommitRequest, Conflict, NodeType, OnConflict, RelPath};
@@ -20,9 +20,10 @@ use crate::copy::Transfer;
 use crate::filter::Filter;
 use crate::list;
 use crate::manifest::{Edits, Entry};
-use crate::restore::restore;
+use crate::restore::{Scope, restore};
 use crate::rollback::FromOriginal;
 use crate::space::Space;
+use crate::stamp::Stamp;
 
 type Bases = Vec<(RelPath, Option<Entry>)>;
 
@@ -44,12 +45,13 @@ pub fn refresh(space: &OverlaySpace, renew: &dyn Fn() -> Result<()>) -> Result<R
     let instant = Instant::take(&pair.original, &pair.home)?;
     // What the mount remembers is older than the instant.
     renew()?;
+    let held = held_entries(space, &instant)?;
     let mut rebased = merge(space)?;
     let base = space.overlay_base()?;
     rebased.bases.extend(contested_below(&base, &rebased.bases)?);
     base.rewrite(rebased.bases.iter().cloned().collect())?;
     let kept: BTreeSet<RelPath> = rebased.bases.iter().map(|(path, _)| path.clone()).collect();
-    let (updated, mut edits) = bring_up_to_date(space, &instant, &rebased.differing)?;
+    let (updated, mut edits) = bring_up_to_date(space, &instant, &rebased.differing, &held)?;
     OverlaySpec { instant, ..space.spec().clone() }.store(&pair.home)?;
     // By the new instant everything else is what the original has.
     edits.extend(rebased.bases);
@@ -98,29 +100,41 @@ fn merge(space: &OverlaySpace) -> Result<Rebased> {
     })
 }
 
-/// What the overlay holds of the original without having changed it is of another time: it becomes what the original has.
+/// The base that has nothing but what the original is at `instant`.
+fn present_base<'a>(space: &'a OverlaySpace, instant: &'a Instant) -> Result<OverlayBase<'a>> {
+    let before = space.overlay_base()?;
+    let preserve = Layer::open(&space.places().preserve(), space.spec().marks)?;
+    let layers = before.layers.into_iter().chain([preserve]).collect();
+    Ok(OverlayBase { instant, recorded: Recorded::new(), layers, ..before })
+}
+
+/// What the overlay holds that the original does not have like that at `instant`.
+fn held_entries(space: &OverlaySpace, instant: &Instant) -> Result<BTreeMap<RelPath, Option<Stamp>>> {
+    let present = present_base(space, instant)?;
+    let scan = present.scan(&space.pair().comparison(&present))?;
+    Ok(scan.candidates.into_iter().map(|candidate| (candidate.path, candidate.now)).collect())
+}
+
+/// What the overlay holds of the original without having changed it is of another time: it becomes what the original has. What was not
+/// there, or was something else, before the changes were told apart is a change that a program has made since.
 fn bring_up_to_date(
     space: &OverlaySpace,
     instant: &Instant,
     differing: &BTreeSet<RelPath>,
+    held: &BTreeMap<RelPath, Option<Stamp>>,
 ) -> Result<(u64, Edits)> {
-    let (pair, before) = (space.pair(), space.overlay_base()?);
-    let mut layers = before.layers;
-    layers.push(Layer::open(&space.places().preserve(), space.spec().marks)?);
-    let present = OverlayBase {
-        original: &pair.original,
-        instant,
-        records: before.records,
-        recorded: Recorded::new(),
-        layers,
-        preserve: before.preserve,
-        taken: before.taken,
+    let (pair, present) = (space.pair(), present_base(space, instant)?);
+    let is_held = |path: &RelPath, now: Option<Stamp>| match (held.get(path), now) {
+        (Some(Some(then)), Some(now)) => then.untouched(&now) || (then.is_dir() && now.is_dir()),
+        (Some(then), now) => then.is_none() && now.is_none(),
+        (None, _) => false,
     };
     let comparison = pair.comparison(&present);
-    let stale: Vec<RelPath> = present
+    let stale: BTreeSet<RelPath> = present
         .scan(&comparison)?
         .candidates
         .into_iter()
+        .filter(|candidate| is_held(&candidate.path, candidate.now))
         .map(|candidate| candidate.path)
         .filter(|path| !differing.iter().any(|ours| path.is_within(ours) || ours.is_within(path)))
         .collect();
@@ -129,7 +143,7 @@ fn bring_up_to_date(
     }
     let mut source =
         FromOriginal { original: &pair.original, transfer: Transfer::Prefer, buffer: Vec::new() };
-    let mut restored = pair.with_workshop(|shop| restore(&comparison, &stale, &mut source, shop))?;
+    let mut restored = pair.with_workshop(|shop| restore(&comparison, Scope::Exactly(&stale), &mut source, shop))?;
     let mut edits: Edits =
         stale.iter().map(|path| Ok((path.clone(), present.find(path)?))).collect::<Result<_>>()?;
     edits.append(&mut restored.edits);

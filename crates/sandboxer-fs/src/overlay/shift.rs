@@ -17,7 +17,7 @@ use crate::copy::{Transfer, copy_file};
 use crate::diff::{Candidate, Comparison, Scan};
 use crate::filter::Filter;
 use crate::manifest::{Edits, Entry};
-use crate::restore::{Restored, Source, restore};
+use crate::restore::{Restored, Scope, Source, restore};
 use crate::root::{Dir, Root};
 use crate::space::Space;
 
@@ -123,7 +123,7 @@ pub fn through_the_mount(space: &OverlaySpace, shift: &Shift) -> Result<Restored
     let target = Target { shift, view: shift.view(&shift.to) };
     let comparison = pair.comparison(&target);
     let mut source = FromView { view: shift.view(&shift.to), buffer: Vec::new() };
-    let restored = pair.with_workshop(|shop| restore(&comparison, &[], &mut source, shop))?;
+    let restored = pair.with_workshop(|shop| restore(&comparison, Scope::Below(&[]), &mut source, shop))?;
     Ok(Restored { edits: Edits::new(), ..restored })
 }
 

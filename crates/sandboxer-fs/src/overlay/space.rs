@@ -23,7 +23,7 @@ use crate::filter::{Filter, Patterns};
 use crate::hash::ContentHash;
 use crate::manifest::{Edits, Entry};
 use crate::pack::PackWriter;
-use crate::restore::{Restored, Source, restore};
+use crate::restore::{Restored, Scope, Source, restore};
 use crate::rollback::FromOriginal;
 use crate::root::{Dir, Root, stamp_of_fd};
 use crate::space::{Logged, Means, Pair, Space, Workshop, finish, replace_in};
@@ -196,7 +196,7 @@ impl OverlaySpace {
             FromOriginal { original: &base.preserve, transfer: Transfer::Prefer, buffer: Vec::new() };
         let mut source = FromBase { preserve, original };
         let comparison = self.pair.comparison(&base);
-        let mut restored = self.pair.with_workshop(|shop| restore(&comparison, scope, &mut source, shop))?;
+        let mut restored = self.pair.with_workshop(|shop| restore(&comparison, Scope::Below(scope), &mut source, shop))?;
         base.rewrite(std::mem::take(&mut restored.edits))?;
         Ok(restored)
     }
