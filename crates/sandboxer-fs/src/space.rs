@@ -118,6 +118,11 @@ pub enum Workshop {
     Inside,
 }
 
+/// The name of the workshop in a tree.
+fn workshop_inside() -> Result<RelPath> {
+    Ok(RelPath::single(&[RESERVED, b"workshop"].concat())?)
+}
+
 /// An original and the tree that is worked in.
 pub struct Pair {
     /// The workspace's own directory.
@@ -173,12 +178,18 @@ impl Pair {
         if self.workshop == Workshop::Beside {
             return work(&Root::open(&self.home)?.create_dirs(&RelPath::parse("workshop")?, 0o700)?);
         }
-        let name = RelPath::single(&[RESERVED, b"workshop"].concat())?;
-        // What a killed command left there, or a program put there.
-        crate::remove_below(&self.copy, &name)?;
-        let done = work(&self.copy.create_dirs(&name, 0o700)?);
-        crate::remove_below(&self.copy, &name)?;
+        self.clear_workshop()?;
+        let done = work(&self.copy.create_dirs(&workshop_inside()?, 0o700)?);
+        self.clear_workshop()?;
         done
+    }
+
+    /// Removes from the tree what a killed command left in the workshop there, or a program put there.
+    fn clear_workshop(&self) -> Result<()> {
+        match self.workshop {
+            Workshop::Inside => crate::remove_below(&self.copy, &workshop_inside()?),
+            Workshop::Beside => Ok(()),
+        }
     }
 
     /// Refuses paths that the patterns leave out: a write there would never be seen again.
@@ -308,6 +319,7 @@ pub trait Space {
         let pair = self.pair();
         let files = pair.files();
         if !commit::is_decided(&files) {
+            pair.clear_workshop()?;
             return commit::clear(&files).map(|()| CommitResult::default());
         }
         let base = self.base()?;
@@ -328,6 +340,7 @@ pub trait Space {
 
     /// Forgets what was prepared.
     fn abort(&self) -> Result<()> {
+        self.pair().clear_workshop()?;
         commit::abort(&self.pair().files())
     }
 }

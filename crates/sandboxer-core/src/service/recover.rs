@@ -173,7 +173,7 @@ impl SandboxManager {
                 self.describe(sandbox)?;
                 self.end_quietly(operation, "failed", "interrupted")
             }
-            ("rollback" | "restore", _) => {
+            ("rollback" | "restore" | "refresh" | "write", _) => {
                 self.tidy(sandbox);
                 self.end_quietly(operation, "failed", "interrupted")
             }

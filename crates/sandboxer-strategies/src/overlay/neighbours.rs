@@ -13,6 +13,7 @@ use sandboxer_fs::overlay::space::OverlaySpec;
 use sandboxer_fs::root::Root;
 use sandboxer_fs::scratch;
 use sandboxer_fs::space::Neighbours;
+use sandboxer_fs::tree;
 use sandboxer_keeper::Unmounted;
 
 use super::mounts::{MountLock, Mounts};
@@ -51,14 +52,24 @@ impl Watchers {
         }
         Ok(found)
     }
+
+    /// The directories that other workspaces than the one at `committer` were made from.
+    fn roots_of_others(&self, committer: &Path) -> Result<Vec<PathBuf>> {
+        let mut roots = Vec::new();
+        for home in workspaces(&self.home).into_iter().filter(|home| home != committer) {
+            roots.extend(OverlaySpec::load(&home)?.map(|spec| spec.original));
+            roots.extend(tree::Spec::load(&home)?.map(|spec| spec.original));
+        }
+        Ok(roots)
+    }
 }
 
 impl Neighbours for Watchers {
     fn keep_old(&self, committer: &Path, original: &Root, journal: &Journal) -> Result<()> {
-        let watchers = self.looking_at(original.path(), committer)?;
-        for (watcher, _) in &watchers {
-            refuse_to_remove_root(&watcher.spec.original, original, journal)?;
+        for root in self.roots_of_others(committer)? {
+            refuse_to_remove_root(&root, original, journal)?;
         }
+        let watchers = self.looking_at(original.path(), committer)?;
         watchers.iter().try_for_each(|(watcher, _)| watcher.keep_old(original, journal))?;
         // An undo removes what the committer itself goes on showing.
         let is_own = journal.undoes.is_some() && OverlaySpec::load(committer)?.is_some();
