@@ -130,7 +130,9 @@ fn within(all: Vec<Candidate>, deltas: Vec<Delta>, scope: &[RelPath]) -> Result<
     let in_the_way = |c: &&Candidate| is_lost_dir(c) && !chosen(&c.path) && c.now.is_some();
     if let Some(Candidate { path, .. }) = all.iter().find(in_the_way) {
         return Err(Error::Refused {
-            reason: format!("{path} is not a directory in the sandbox any more, and is not among what is rolled back"),
+            reason: format!(
+                "{path} is not a directory in the sandbox any more, and is not among what is rolled back"
+            ),
             hint: Some(format!("roll {path} back as well, or move it away")),
         });
     }

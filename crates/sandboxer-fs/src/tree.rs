@@ -140,7 +140,8 @@ impl Workspace {
         let transfer = self.transfer();
         let mut source = FromOriginal { original: &self.pair.original, transfer, buffer: Vec::new() };
         let comparison = self.pair.comparison(&base);
-        let mut restored = self.pair.with_workshop(|shop| restore(&comparison, Scope::Below(scope), &mut source, shop))?;
+        let mut restored =
+            self.pair.with_workshop(|shop| restore(&comparison, Scope::Below(scope), &mut source, shop))?;
         self.flush(&restored)?;
         base.rewrite(std::mem::take(&mut restored.edits))?;
         Ok(restored)
@@ -233,7 +234,8 @@ impl Workspace {
         let kept = self.checkpoints().load(name)?;
         let mut source = self.checkpoints().source()?;
         let comparison = self.pair.comparison(&kept);
-        let restored = self.pair.with_workshop(|shop| restore(&comparison, Scope::Below(&[]), &mut source, shop))?;
+        let restored =
+            self.pair.with_workshop(|shop| restore(&comparison, Scope::Below(&[]), &mut source, shop))?;
         self.flush(&restored)?;
         Ok(restored)
     }

@@ -143,7 +143,8 @@ fn bring_up_to_date(
     }
     let mut source =
         FromOriginal { original: &pair.original, transfer: Transfer::Prefer, buffer: Vec::new() };
-    let mut restored = pair.with_workshop(|shop| restore(&comparison, Scope::Exactly(&stale), &mut source, shop))?;
+    let mut restored =
+        pair.with_workshop(|shop| restore(&comparison, Scope::Exactly(&stale), &mut source, shop))?;
     let mut edits: Edits =
         stale.iter().map(|path| Ok((path.clone(), present.find(path)?))).collect::<Result<_>>()?;
     edits.append(&mut restored.edits);

@@ -196,7 +196,8 @@ impl OverlaySpace {
             FromOriginal { original: &base.preserve, transfer: Transfer::Prefer, buffer: Vec::new() };
         let mut source = FromBase { preserve, original };
         let comparison = self.pair.comparison(&base);
-        let mut restored = self.pair.with_workshop(|shop| restore(&comparison, Scope::Below(scope), &mut source, shop))?;
+        let mut restored =
+            self.pair.with_workshop(|shop| restore(&comparison, Scope::Below(scope), &mut source, shop))?;
         base.rewrite(std::mem::take(&mut restored.edits))?;
         Ok(restored)
     }

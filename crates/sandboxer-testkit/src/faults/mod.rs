@@ -21,6 +21,6 @@ pub use binary::{binary, workspace_root};
 pub use cli::{Cli, Created};
 pub use hosted::{Hosted, Row};
 pub use interrupted::{Case, Seen, Task};
-pub use points::{Point, require_sampled, sample, sample_of, spread};
+pub use points::{Point, require_sampled, sample, sample_of, seed_for, spread};
 pub use scenario::{Outcome, Scenario, change_fifty_files, fill_fifty_files};
 pub use trace::{Ended, Failure, Trace};

@@ -137,6 +137,11 @@ pub fn spread<T: Clone>(all: &[T], count: usize) -> Vec<T> {
     (0..count).map(|part| all[pick(start(part)..start(part + 1), &seed)].clone()).collect()
 }
 
+/// A number that follows from the seed of this run and from `name`.
+pub fn seed_for(name: &str) -> u64 {
+    digest_number(&format!("{} {name}", seed()))
+}
+
 /// The seed of this run, from the environment or from the tree of HEAD.
 fn seed() -> String {
     std::env::var("SANDBOXER_TEST_SEED").unwrap_or_else(|_| {

@@ -6,6 +6,7 @@ mod adversarial;
 mod conformance;
 mod disks;
 mod features;
+mod fuzz;
 mod git_hostile;
 mod git_model;
 mod git_races;

@@ -8,7 +8,7 @@ use sandboxer_fs::base::Base;
 use sandboxer_fs::commit;
 use sandboxer_fs::copy::Transfer;
 use sandboxer_fs::filter::{Filter, Patterns};
-use sandboxer_fs::restore::restore;
+use sandboxer_fs::restore::{Scope, restore};
 use sandboxer_fs::rollback::FromOriginal;
 use sandboxer_fs::root::Root;
 use sandboxer_fs::space::{Logged, Means, Pair, Space, Workshop};
@@ -131,7 +131,7 @@ impl SnapshotSpace {
         let touched = entries.iter().flat_map(|e| e.from.iter().chain([&e.path])).cloned().collect();
         let wanted = SnapshotBase { touched: &touched, ..self.over(from) };
         let mut content = FromOriginal { original: from, transfer: Transfer::Prefer, buffer: Vec::new() };
-        pair.with_workshop(|shop| restore(&pair.comparison(&wanted), &[], &mut content, shop))?;
+        pair.with_workshop(|shop| restore(&pair.comparison(&wanted), Scope::Below(&[]), &mut content, shop))?;
         rustix::fs::syncfs(&pair.copy).map_err(|e| Error::io("flush", next, e))
     }
 }

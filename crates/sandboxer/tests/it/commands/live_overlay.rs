@@ -95,6 +95,20 @@ fn a_refresh_in_conflict_does_not_delete_what_others_added() {
     }
 }
 
+/// Together with the file that another sandbox has committed it would make a rename.
+#[test]
+fn a_refresh_keeps_a_new_file_with_the_content_of_a_committed_one() {
+    for user in users() {
+        user.ok(&["create", "--name", "two", "--strategy", "overlay", "--no-fallback"]);
+        user.inside("q", "echo same > a");
+        user.ok(&["commit", "q"]);
+        user.inside("two", "echo same > b");
+        user.ok(&["refresh", "two"]);
+        assert_eq!(user.inside("two", "cat a b"), "same\nsame\n");
+        assert_eq!(user.diff("two"), ["A b"]);
+    }
+}
+
 #[test]
 fn what_an_undo_gives_back_is_seen_in_listings() {
     for user in users() {
@@ -187,5 +201,37 @@ fn the_root_of_another_sandbox_is_not_removed() {
         assert_eq!(user.run(&["commit", "q"]).code, 3, "the inner one has changed what is removed");
         user.ok(&["commit", "q", "--on-conflict", "theirs"]);
         assert_eq!(user.outside("cat f d"), "1\n2\n3\nouter\nfile\n");
+    }
+}
+
+/// A checkpoint mounts the overlay anew. A program that works in it by path finds a mount at any time.
+#[test]
+fn a_program_goes_on_writing_while_checkpoints_are_made() {
+    for user in users() {
+        let path = user.ok(&["path", "q"]);
+        let script = "echo begun; for i in $(seq 60); do echo $i > $1/w$i; sleep 0.01; done";
+        let mut writer = user.command("sh");
+        writer.args(["-c", script, "writer", path.trim_end()]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut writer = writer.spawn().unwrap();
+        std::io::Read::read_exact(writer.stdout.as_mut().unwrap(), &mut [0; 6]).unwrap();
+        while writer.try_wait().unwrap().is_none() {
+            user.ok(&["checkpoint", "q"]);
+        }
+        let output = writer.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        assert_eq!(user.inside("q", "ls | grep -c '^w'"), "60\n");
+        assert_eq!(user.diff("q").len(), 60);
+    }
+}
+
+#[test]
+fn a_rollback_does_not_discard_what_it_was_not_asked_to() {
+    for user in users() {
+        user.inside("q", "rm -r d; echo file > d");
+        let refused = user.run(&["rollback", "q", "d/x"]);
+        assert!(refused.code == 5 && refused.stderr.contains("d is not a directory"), "{}", refused.stderr);
+        assert_eq!(user.inside("q", "cat d"), "file\n");
+        user.ok(&["rollback", "q", "d"]);
+        assert_eq!(user.inside("q", "cat d/x"), "1\n2\n3\n");
     }
 }

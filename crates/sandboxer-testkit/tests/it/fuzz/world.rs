@@ -1,0 +1,633 @@
+//! The real tree, its sandboxes and their models, and the commands that change them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use sandboxer_testkit::faults::binary;
+use sandboxer_testkit::mounts::{DetachBelow, mounts_below};
+use sandboxer_testkit::users::USER;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::edit::{Edit, FIRST_TREE};
+use super::model::{Checked, OnConflict, Pending, SandboxModel, Versions, in_scope};
+use super::tree::{Tree, differing, read_subtree, read_tree};
+
+const CONFLICT: i32 = 3;
+const NOT_FOUND: i32 = 4;
+const REFUSED: i32 = 5;
+
+/// Recovers what was killed, as soon as no child of it holds its locks any more.
+const RECOVER: &str = "for i in $(seq 100); do sandbox list >/dev/null; sandbox log -n 3 --json | grep -q '\"running\"' || break; sleep 0.05; done";
+
+/// What the histories are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    OverlayAsRoot,
+    OverlayAsUser,
+    Copy,
+    Reflink,
+    Git,
+}
+
+impl Kind {
+    fn strategy(self) -> &'static str {
+        match self {
+            Self::OverlayAsRoot | Self::OverlayAsUser => "overlay",
+            Self::Copy => "filesystem_copy",
+            Self::Reflink => "copy_on_write",
+            Self::Git => "git_worktree",
+        }
+    }
+
+    fn looks_through(self) -> bool {
+        matches!(self, Self::OverlayAsRoot | Self::OverlayAsUser | Self::Git)
+    }
+
+    fn can_refresh(self) -> bool {
+        matches!(self, Self::OverlayAsRoot | Self::OverlayAsUser)
+    }
+
+    /// The directories that sandboxes are made from.
+    fn prefixes(self) -> &'static [&'static str] {
+        if self == Self::Git { &["", ""] } else { &["", "", "d"] }
+    }
+}
+
+/// What is done while a program writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    Commit,
+    Checkpoint,
+    Refresh,
+    Diff,
+}
+
+impl Beside {
+    fn line(self, who: usize, n: u32) -> String {
+        match self {
+            Self::Commit => format!("sandbox commit q{who} --accept-flags --json"),
+            Self::Checkpoint => format!("sandbox checkpoint q{who} beside{n} --json"),
+            Self::Refresh => format!("sandbox refresh q{who} --json"),
+            Self::Diff => format!("sandbox diff q{who} --json"),
+        }
+    }
+}
+
+/// What a command left behind.
+struct Ran {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Ran {
+    fn document(&self) -> Value {
+        let text = if self.code == 0 { &self.stdout } else { &self.stderr };
+        serde_json::from_str(text).or_else(|_| serde_json::from_str(&self.stdout)).unwrap_or_default()
+    }
+
+    fn describe(&self) -> String {
+        format!("exit {}: {}{}", self.code, self.stdout.trim(), self.stderr.trim())
+    }
+}
+
+/// The texts at `key` of the objects in a list.
+fn texts(list: &Value, key: &str) -> Vec<String> {
+    let objects = list.as_array().into_iter().flatten();
+    objects.filter_map(|object| object[key].as_str().map(str::to_owned)).collect()
+}
+
+/// The paths that the entries of a document name.
+fn entry_paths(document: &Value) -> BTreeSet<String> {
+    let entries = &document["entries"];
+    texts(entries, "path").into_iter().chain(texts(entries, "from")).collect()
+}
+
+pub struct World {
+    kind: Kind,
+    dir: TempDir,
+    resource: PathBuf,
+    original: Tree,
+    versions: Versions,
+    sandboxes: Vec<SandboxModel>,
+    /// Numbers contents and checkpoints.
+    count: u32,
+    /// The commands so far.
+    script: Vec<String>,
+    programs: PathBuf,
+    _mounts: DetachBelow,
+}
+
+impl World {
+    /// A tree of files in the directory `originals`, or beside the state directory, which is in `place`.
+    pub fn new(kind: Kind, place: &Path, originals: Option<&Path>, programs: &Path) -> Checked<Self> {
+        let dir = TempDir::with_prefix_in("fuzz-", place).unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        if kind == Kind::OverlayAsUser {
+            chown(dir.path(), Some(USER), Some(USER)).unwrap();
+        }
+        let name = dir.path().file_name().unwrap_or_default();
+        let resource = originals.map_or(dir.path().join("p"), |originals| originals.join(name));
+        let _mounts = DetachBelow(dir.path().to_path_buf());
+        let (original, versions) = (Tree::new(), Versions::new());
+        let mut world = Self {
+            kind,
+            dir,
+            resource,
+            original,
+            versions,
+            sandboxes: Vec::new(),
+            count: 0,
+            script: Vec::new(),
+            programs: programs.to_path_buf(),
+            _mounts,
+        };
+        world.fill()?;
+        for index in 0..kind.prefixes().len() {
+            let sandbox = world.create(index)?;
+            world.sandboxes.push(sandbox);
+        }
+        Ok(world)
+    }
+
+    fn fill(&mut self) -> Checked {
+        self.must("mkdir $P && cd $P && ".to_owned() + FIRST_TREE)?;
+        if self.kind == Kind::Git {
+            let identity = "git config user.name t && git config user.email t@example.com";
+            self.must(format!("cd $P && git init -q && {identity} && git add . && git commit -qm first"))?;
+        }
+        self.original = read_tree(&self.resource);
+        let first = self.original.iter().map(|(path, node)| (path.clone(), vec![None, Some(node.clone())]));
+        self.versions = first.collect();
+        Ok(())
+    }
+
+    /// The commands so far, ready to be pasted.
+    pub fn script(&self) -> String {
+        let user = match self.kind {
+            Kind::OverlayAsUser => "# as an ordinary user\n",
+            _ => "",
+        };
+        format!("{user}W=$(mktemp -d); P=$W/p; export SANDBOXER_HOME=$W/home\n{}", self.script.join("\n"))
+    }
+
+    fn create(&mut self, index: usize) -> Checked<SandboxModel> {
+        let (name, prefix) = (format!("q{index}"), self.kind.prefixes()[index]);
+        let strategy = self.kind.strategy();
+        let line =
+            format!("sandbox create $P/{prefix} --name {name} --strategy {strategy} --no-fallback --json");
+        let made = self.must(line)?.document();
+        self.script.push(format!("Q{index}=$(sandbox path {name})"));
+        let mut sandbox = SandboxModel {
+            name,
+            id: made["sandbox_id"].as_str().unwrap_or_default().to_owned(),
+            prefix,
+            path: made["sandbox_path"].as_str().unwrap_or_default().into(),
+            looks_through: self.kind.looks_through(),
+            base: Tree::new(),
+            pending: BTreeMap::new(),
+            loose: BTreeSet::new(),
+            foreign: BTreeSet::new(),
+            committed: BTreeSet::new(),
+            checkpoints: Vec::new(),
+            commits: Vec::new(),
+        };
+        sandbox.base = sandbox.part_of(&self.original);
+        Ok(sandbox)
+    }
+
+    /// A line of shell, to be run as the user of the sandboxes.
+    fn shell(&self, line: &str) -> Command {
+        let mut command = Command::new("setpriv");
+        if self.kind == Kind::OverlayAsUser {
+            let id = USER.to_string();
+            command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "sh"]);
+        } else {
+            command = Command::new("sh");
+        }
+        for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("SANDBOXER_")) {
+            command.env_remove(name);
+        }
+        let paths = format!("{}:{}", self.programs.display(), std::env::var("PATH").unwrap_or_default());
+        let w = self.dir.path();
+        command
+            .env("W", w)
+            .env("P", &self.resource)
+            .env("PATH", paths)
+            .env("HOME", w)
+            .env("SANDBOXER_HOME", w.join("home"));
+        command.env("XDG_CONFIG_HOME", w.join("config")).env("NO_COLOR", "1").env("TMPDIR", w);
+        for (index, sandbox) in self.sandboxes.iter().enumerate() {
+            command.env(format!("Q{index}"), &sandbox.path);
+        }
+        command.args(["-c", line]).current_dir("/").stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a line of shell.
+    fn run(&mut self, line: impl Into<String>) -> Ran {
+        let line = line.into();
+        let output = self.shell(&line).output().unwrap();
+        self.script.push(format!("({line})"));
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Runs what has to succeed.
+    fn must(&mut self, line: impl Into<String>) -> Checked<Ran> {
+        let line = line.into();
+        let ran = self.run(line.clone());
+        if ran.code == 0 { Ok(ran) } else { Err(format!("`{line}` failed with {}", ran.describe())) }
+    }
+
+    fn view(&self, who: usize) -> Tree {
+        read_tree(&self.sandboxes[who].path)
+    }
+
+    /// Reads the original again and tells the models what has changed, by hand or by a sandbox.
+    fn observe_original(&mut self, by: Option<usize>) -> Tree {
+        let now = read_tree(&self.resource);
+        let old = std::mem::replace(&mut self.original, now);
+        let changed = differing(&old, &self.original);
+        for path in &changed {
+            let versions = self.versions.entry(path.clone()).or_insert_with(|| vec![None]);
+            versions.push(self.original.get(path).cloned());
+        }
+        let others = self.sandboxes.iter_mut().enumerate().filter(|(index, _)| by != Some(*index));
+        others.for_each(|(_, sandbox)| sandbox.note_foreign(&changed, by.is_none()));
+        old
+    }
+
+    /// The original is what it was.
+    fn check_original(&self, context: &str) -> Checked {
+        let now = read_tree(&self.resource);
+        match differing(&self.original, &now).first() {
+            None => Ok(()),
+            Some(path) => Err(format!(
+                "{context} changed {path} in the original from {:?} to {:?}",
+                self.original.get(path),
+                now.get(path)
+            )),
+        }
+    }
+
+    /// Everything that a sandbox shows is right.
+    pub fn look(&mut self, who: usize) -> Checked {
+        self.script.push(format!("find $Q{who} -type f -exec cat {{}} + >/dev/null"));
+        self.sandboxes[who].check_view(&self.view(who), &self.versions)
+    }
+
+    pub fn edit(&mut self, who: usize, edit: &Edit) -> Checked {
+        self.count += 1;
+        let root = self.sandboxes[who].path.clone();
+        let Some(planned) = edit.plan(&root, self.count) else { return Ok(()) };
+        let read =
+            || -> Tree { planned.targets.iter().flat_map(|target| read_subtree(&root, target)).collect() };
+        let before = read();
+        let ran = self.run(format!("cd $Q{who} && {}", planned.line));
+        if ran.code != 0 && self.sandboxes[who].loose.is_empty() {
+            return Err(format!(
+                "`{}` in {} failed with {}",
+                planned.line,
+                self.sandboxes[who].name,
+                ran.describe()
+            ));
+        }
+        self.sandboxes[who].edited(&planned.targets, &before, &read(), &self.versions)
+    }
+
+    pub fn edit_original(&mut self, edit: &Edit) -> Checked {
+        self.count += 1;
+        // The root of the inner sandbox stays.
+        let Some(planned) = edit.plan(&self.resource, self.count) else { return Ok(()) };
+        let replaces_inner = planned.targets.iter().any(|t| *t == "d" && !planned.line.starts_with("chmod"));
+        if !replaces_inner {
+            self.must(format!("cd $P && {}", planned.line))?;
+            self.observe_original(None);
+        }
+        Ok(())
+    }
+
+    pub fn diff(&mut self, who: usize) -> Checked {
+        let ran = self.must(format!("sandbox diff q{who} --json"))?;
+        let sandbox = &self.sandboxes[who];
+        sandbox.check_diff(&entry_paths(&ran.document()), &sandbox.part_of(&self.original))
+    }
+
+    pub fn commit(&mut self, who: usize, scope: &[&str], on_conflict: OnConflict) -> Checked {
+        let words = format!("q{who} {} --on-conflict {}", scope.join(" "), on_conflict.word());
+        let ran = self.run(format!("sandbox commit {words} --accept-flags --json"));
+        let document = ran.document();
+        match ran.code {
+            0 => {
+                let operation = document["op_id"].as_str().map(str::to_owned);
+                self.accept_commit(who, scope, on_conflict, operation, Some(&entry_paths(&document)))
+            }
+            CONFLICT => {
+                self.check_original("a commit in conflict")?;
+                let explained =
+                    self.sandboxes[who].check_conflicts(&texts(&document["error"]["paths"], "path"));
+                // What is selected can lack the directory that it is in. A checkout also knows what is not committed to git.
+                if scope.is_empty() && self.kind != Kind::Git { explained } else { Ok(()) }
+            }
+            NOT_FOUND if self.selects_nothing(who, scope) => self.check_original("a commit of nothing"),
+            REFUSED if !scope.is_empty() || self.replaces_inner_root(who) => {
+                self.check_original("a refused commit")
+            }
+            _ => Err(format!("a commit of q{who} failed with {}", ran.describe())),
+        }
+    }
+
+    /// Whether there is nothing to commit at one of the selected paths.
+    fn selects_nothing(&self, who: usize, scope: &[&str]) -> bool {
+        scope.iter().any(|path| !self.sandboxes[who].has_work_in(&[path]))
+    }
+
+    /// Whether a sandbox removes the directory that another one is made from.
+    fn replaces_inner_root(&self, who: usize) -> bool {
+        self.sandboxes[who].prefix.is_empty() && self.sandboxes[who].pending.contains_key("d")
+    }
+
+    fn accept_commit(
+        &mut self,
+        who: usize,
+        scope: &[&str],
+        on_conflict: OnConflict,
+        operation: Option<String>,
+        entries: Option<&BTreeSet<String>>,
+    ) -> Checked {
+        let old = self.observe_original(Some(who));
+        let sandbox = &mut self.sandboxes[who];
+        let outside = |path: &String| sandbox.local(path).is_none();
+        if let Some(path) = differing(&old, &self.original).iter().find(|path| outside(path)) {
+            return Err(format!("the commit of {} changed {path}, outside of its root", sandbox.name));
+        }
+        let (old, new) = (sandbox.part_of(&old), sandbox.part_of(&self.original));
+        let all: BTreeSet<String> = sandbox.pending.keys().cloned().collect();
+        sandbox.check_commit(scope, on_conflict, (&old, &new), entries.unwrap_or(&all))?;
+        sandbox.committed(operation, scope, &old, &new);
+        Ok(())
+    }
+
+    /// Does `operation` while a program goes on making files. None of them is lost, and the program sees no error.
+    pub fn beside_a_writer(&mut self, who: usize, operation: Beside) -> Checked {
+        if operation == Beside::Refresh && !self.kind.can_refresh() {
+            return Ok(());
+        }
+        self.count += 1;
+        let n = self.count;
+        let line = format!("for i in 1 2 3 4 5 6 7 8; do echo made > $Q{who}/w{n}_$i; sleep 0.005; done");
+        let writer = self.shell(&line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        self.script.push(format!("({line}) &"));
+        let ran = self.run(operation.line(who, n));
+        let output = writer.wait_with_output().unwrap();
+        self.script.push("wait".to_owned());
+        let said = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() || !said.is_empty() {
+            return Err(format!("a program that wrote to q{who} meanwhile failed: {said}"));
+        }
+        let may_refuse = match ran.code {
+            CONFLICT => operation != Beside::Checkpoint,
+            REFUSED => operation == Beside::Commit && self.replaces_inner_root(who),
+            code => code == 0,
+        };
+        if !may_refuse {
+            return Err(format!("{operation:?} of q{who} beside a program failed with {}", ran.describe()));
+        }
+        let left = self.take_over_written(who, &format!("w{n}_"))?;
+        let done = match operation {
+            Beside::Commit if ran.code == 0 => {
+                self.accept_commit(who, &[], OnConflict::Fail, None, Some(&entry_paths(&ran.document())))
+            }
+            Beside::Refresh => {
+                let view = self.view(who);
+                self.take_over_refresh(who, &ran, &view)
+            }
+            Beside::Commit | Beside::Checkpoint | Beside::Diff => {
+                self.check_original("a look beside a program")
+            }
+        };
+        self.sandboxes[who].pending.extend(left);
+        done
+    }
+
+    /// What a program has written meanwhile is there; a commit may have taken a part of it, and of a file its beginning. Returns what is
+    /// pending of it.
+    fn take_over_written(&mut self, who: usize, prefix: &str) -> Checked<Vec<(String, Pending)>> {
+        let mut left = Vec::new();
+        let (view, now) = (self.view(who), read_tree(&self.resource));
+        for i in 1..=8 {
+            let path = format!("{prefix}{i}");
+            let sandbox = &mut self.sandboxes[who];
+            let global = sandbox.global(&path);
+            let (written, committed) = (view.get(&path).cloned(), now.get(&global).cloned());
+            if written.as_ref().is_none_or(|node| !node.lines().contains("made")) {
+                return Err(format!("{} shows {written:?} at {path}, which was written", sandbox.name));
+            }
+            if written != committed {
+                left.push((path.clone(), Pending { seen: committed.clone(), now: written }));
+            }
+            let Some(node) = committed else { continue };
+            sandbox.committed.insert(path.clone());
+            sandbox.base.insert(path, node.clone());
+            self.original.insert(global.clone(), node.clone());
+            self.versions.insert(global.clone(), vec![None, Some(node)]);
+            let others = self.sandboxes.iter_mut().enumerate().filter(|(index, _)| *index != who);
+            others.for_each(|(_, other)| other.note_foreign(&BTreeSet::from([global.clone()]), false));
+        }
+        Ok(left)
+    }
+
+    /// A commit that is killed, and recovered by the next command.
+    pub fn killed_commit(&mut self, who: usize, after_ms: u8) -> Checked {
+        self.run(format!(
+"sandbox commit q{who} --accept-flags >/dev/null 2>&1 & sleep 0.{after_ms:03}; kill -KILL $! 2>/dev/null; wait $!; {RECOVER}"
+        ));
+        if read_tree(&self.resource) == self.original {
+            return Ok(());
+        }
+        self.accept_commit(who, &[], OnConflict::Fail, None, None)
+    }
+
+    pub fn undo(&mut self, who: usize, which: usize) -> Checked {
+        let sandbox = &self.sandboxes[who];
+        let Some(which) = sandbox.commits.len().checked_sub(1 + which) else { return Ok(()) };
+        let commit = &sandbox.commits[which];
+        let (operation, part) = (commit.operation.clone(), sandbox.part_of(&self.original));
+        let is_untouched = commit.replaced.iter().all(|r| part.get(&r.path) == r.after.as_ref());
+        let view = self.view(who);
+        let ran = self.run(format!("sandbox undo {operation} --json"));
+        if ran.code != 0 {
+            // What else is in a directory that would go is in the way, too.
+            let is_newest =
+                which + 1 == self.sandboxes[who].commits.len() && self.sandboxes[who].foreign.is_empty();
+            if is_untouched && is_newest && !self.replaces_inner_root(who) {
+                return Err(format!("an undo of q{who} failed with {}", ran.describe()));
+            }
+            return self.check_original("a refused undo");
+        }
+        let old = self.observe_original(Some(who));
+        let mut expected = old;
+        let commit = self.sandboxes[who].commits.remove(which);
+        for replaced in &commit.replaced {
+            let path = self.sandboxes[who].global(&replaced.path);
+            if expected.get(&path) != replaced.after.as_ref() {
+                return Err(format!(
+                    "an undo of q{who} went over what {path} has become: {:?}",
+                    expected.get(&path)
+                ));
+            }
+            match &replaced.before {
+                Some(node) => drop(expected.insert(path, node.clone())),
+                None => drop(expected.remove(&path)),
+            }
+        }
+        if let Some(path) = differing(&expected, &self.original).first() {
+            let (expected, found) = (expected.get(path), self.original.get(path));
+            return Err(format!("after an undo of q{who}, {path} is {found:?} instead of {expected:?}"));
+        }
+        self.sandboxes[who].undone(&commit.replaced, &view);
+        Ok(())
+    }
+
+    pub fn rollback(&mut self, who: usize, scope: Option<&str>) -> Checked {
+        let scope: Vec<&str> = scope.into_iter().collect();
+        let mut partners = BTreeSet::new();
+        if !scope.is_empty() {
+            let document = self.must(format!("sandbox diff q{who} --json"))?.document();
+            let renamed = document["entries"].as_array().cloned().unwrap_or_default();
+            for entry in renamed.iter().filter(|entry| entry["from"].is_string()) {
+                let both = [entry["path"].as_str().unwrap(), entry["from"].as_str().unwrap()];
+                if both.iter().any(|path| in_scope(path, &scope)) {
+                    partners.extend(both.map(str::to_owned));
+                }
+            }
+        }
+        let ran = self.run(format!("sandbox rollback q{who} {} --json", scope.join(" ")));
+        match ran.code {
+            0 => self.sandboxes[who].rolled_back(&scope, &partners),
+            _ if scope.is_empty() || (ran.code == NOT_FOUND && !self.selects_nothing(who, &scope)) => {
+                return Err(format!("a rollback of q{who} failed with {}", ran.describe()));
+            }
+            _ => {}
+        }
+        self.check_original("a rollback")
+    }
+
+    pub fn checkpoint(&mut self, who: usize) -> Checked {
+        self.look(who)?;
+        self.count += 1;
+        let (name, view) = (format!("c{}", self.count), self.view(who));
+        self.must(format!("sandbox checkpoint q{who} {name}"))?;
+        self.sandboxes[who].checkpointed(name, view);
+        self.check_original("a checkpoint")
+    }
+
+    pub fn restore(&mut self, who: usize, which: usize) -> Checked {
+        let Some(which) = self.sandboxes[who].checkpoints.len().checked_sub(1 + which) else { return Ok(()) };
+        let name = self.sandboxes[who].checkpoints[which].name.clone();
+        self.must(format!("sandbox restore q{who} {name}"))?;
+        self.sandboxes[who].restored(which);
+        self.check_original("a restore")
+    }
+
+    pub fn refresh(&mut self, who: usize) -> Checked {
+        if !self.kind.can_refresh() {
+            return Ok(());
+        }
+        let ran = self.run(format!("sandbox refresh q{who} --json"));
+        if ![0, CONFLICT].contains(&ran.code) {
+            return Err(format!("a refresh of q{who} failed with {}", ran.describe()));
+        }
+        let view = self.view(who);
+        self.take_over_refresh(who, &ran, &view)
+    }
+
+    fn take_over_refresh(&mut self, who: usize, ran: &Ran, view: &Tree) -> Checked {
+        let document: Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
+        let conflicts = texts(&document["workspaces"][0]["conflicts"], "path");
+        self.sandboxes[who].check_conflicts(&conflicts)?;
+        let sandbox = &mut self.sandboxes[who];
+        let original = sandbox.part_of(&self.original);
+        sandbox.refreshed(&original, &conflicts.into_iter().collect(), view)?;
+        self.check_original("a refresh")
+    }
+
+    /// Destroys a sandbox; brings its work back, or makes a new one.
+    pub fn park(&mut self, who: usize) -> Checked {
+        let parked = self.must(format!("sandbox destroy q{who} --json"))?.document()["state"] == "parked";
+        self.check_original("a destroy")?;
+        let sandbox = &self.sandboxes[who];
+        if !parked && sandbox.has_work_in(&[]) {
+            return Err(format!("{} was destroyed with its work: {:?}", sandbox.name, sandbox.pending));
+        }
+        if !parked {
+            self.sandboxes[who] = self.create(who)?;
+            return Ok(());
+        }
+        if sandbox.is_untouched() {
+            return Err(format!("{} was parked without any work", sandbox.name));
+        }
+        let line = format!("sandbox unpark {} --json", sandbox.id);
+        let document = self.must(line)?.document();
+        self.script.push(format!("Q{who}=$(sandbox path q{who})"));
+        let sandbox = &mut self.sandboxes[who];
+        sandbox.path = document["sandbox_path"].as_str().unwrap_or_default().into();
+        let original = sandbox.part_of(&self.original);
+        sandbox.unparked(&original);
+        Ok(())
+    }
+
+    /// Ends the mount or its keeper, as a restart of the machine does.
+    pub fn remount(&mut self, who: usize) -> Checked {
+        match self.kind {
+            Kind::OverlayAsRoot | Kind::Git => drop(self.run(format!("umount $Q{who}"))),
+            Kind::OverlayAsUser => {
+                let id = self.sandboxes[who].id.clone();
+                drop(self.run(format!("pkill -KILL -f '^sandbox-keeper.*{id}'; sleep 0.02")));
+            }
+            Kind::Copy | Kind::Reflink => return Ok(()),
+        }
+        self.must(format!("sandbox path q{who}")).map(drop)
+    }
+
+    /// Ends everything, and looks for what is left.
+    pub fn end(mut self) -> Checked {
+        for who in 0..self.sandboxes.len() {
+            self.look(who)?;
+            self.must(format!("sandbox destroy q{who} --discard"))?;
+        }
+        self.check_original("the end of all sandboxes")?;
+        let log = self.must("sandbox log -n 1000 --json")?.document();
+        let states = texts(&log["operations"], "state");
+        if let Some(state) = states.iter().find(|state| ["running", "decided"].contains(&state.as_str())) {
+            return Err(format!("an operation is left {state}"));
+        }
+        match mounts_below(self.dir.path()).as_slice() {
+            [] => Ok(()),
+            left => Err(format!("mounts are left: {left:?}")),
+        }
+    }
+}
+
+/// A directory with `sandbox` in it that any user can read.
+pub fn program_directory() -> PathBuf {
+    // Another build, to see what the model finds in it.
+    if let Some(directory) = std::env::var_os("SANDBOXER_FUZZ_PROGRAMS") {
+        return directory.into();
+    }
+    let copied = sandboxer_testkit::once_per_run("sandbox for all users", || {
+        let directory = sandboxer_testkit::run_directory().join("bin");
+        fs::create_dir_all(&directory).map_err(|e| e.to_string())?;
+        fs::copy(binary(), directory.join("sandbox")).map_err(|e| e.to_string())?;
+        Ok(directory.display().to_string())
+    });
+    copied.unwrap().into()
+}
