@@ -50,6 +50,32 @@ container() {
 
 start() { podman start "$@" >/dev/null; }
 
+in_rootless_network() { podman unshare --rootless-netns "$@"; }
+
+# start_on_networks CONTAINER…: starts containers of rootless podman that have networks, none of which may run yet.
+#
+# When a container ends, podman 4 removes the network namespace with all bridges unless another container has recorded an
+# interface there. A container that is being started records its own last, so the end of any other container can leave it
+# without. An initialized container has recorded it and runs nothing yet: a file in that namespace's /run tells whether the
+# namespace was removed meanwhile, and then the containers are initialized again.
+# podman 5 counts the interfaces instead, and needs none of this.
+start_on_networks() {
+  case $(podman version --format '{{.Client.Version}}') in 4.*) ;; *) start "$@"; return ;; esac
+  marker=/run/sandboxer-$1
+  for attempt in 1 2 3 4 5 6 7 8 9 10; do
+    if in_rootless_network touch "$marker"; then
+      podman init "$@" >/dev/null
+      if in_rootless_network rm "$marker" 2>/dev/null; then
+        start "$@"
+        return
+      fi
+    fi
+    echo "the networks were removed during attempt $attempt to join them" >&2
+    podman container cleanup "$@" >/dev/null 2>&1 || :
+  done
+  fail "the networks are removed again and again by other containers that end"
+}
+
 # healthy NAME SERVICE SECONDS: there may be nobody on a host who asks for a container's health, so we do.
 healthy() {
   until=$(($(date +%s) + $3))

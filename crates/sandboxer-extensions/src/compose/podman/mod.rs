@@ -280,7 +280,9 @@ impl ScriptWriter<'_> {
             let containers = step
                 .iter()
                 .flat_map(|name| (1..=self.replicas(name)).map(|number| self.names.container(name, number)));
-            let words: Vec<String> = std::iter::once("start".to_owned()).chain(containers).collect();
+            let has_networks = step.iter().any(|name| self.networks_of(name).next().is_some());
+            let start = if self.host.rootless && has_networks { "start_on_networks" } else { "start" };
+            let words: Vec<String> = std::iter::once(start.to_owned()).chain(containers).collect();
             if words.len() > 1 {
                 lines.push_str(&line(&words)?);
             }

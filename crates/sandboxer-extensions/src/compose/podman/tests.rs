@@ -106,6 +106,54 @@ fn a_key_that_podman_has_no_option_for_is_noted() {
     assert_eq!(notes, ["services.a.domainname: dropped: podman has no option for it"]);
 }
 
+/// A podman 4 that writes down its calls. The first namespace is removed before `init` is done.
+const PODMAN_CALLS: &str = r#"
+podman() {
+  echo "$*" >>calls
+  case $* in
+    version*) echo 4.3.1 ;;
+    *' touch '*) touch marker ;;
+    init*) [ -e removed ] || { touch removed; rm marker; } ;;
+    *' rm '*) rm marker ;;
+  esac
+}
+"#;
+
+#[test]
+fn rootless_containers_are_started_once_their_networks_last() {
+    let script = script(STACK, Network::Deny, ROOTLESS);
+    let start = line_of(&script, "'start_on_networks' 'p_web_1'");
+    let directory = tempfile::tempdir().unwrap();
+    let status = std::process::Command::new("sh")
+        .args(["-c", &format!("{FUNCTIONS}{PODMAN_CALLS}{start}")])
+        .current_dir(directory.path())
+        .status();
+    assert!(status.unwrap().success());
+    let calls = std::fs::read_to_string(directory.path().join("calls")).unwrap();
+    let (touch, remove) =
+        ["touch", "rm"].map(|word| format!("unshare --rootless-netns {word} /run/sandboxer-p_web_1")).into();
+    assert_eq!(
+        calls.lines().skip(1).collect::<Vec<_>>(),
+        [
+            &touch,
+            "init p_web_1",
+            &remove,
+            "container cleanup p_web_1",
+            &touch,
+            "init p_web_1",
+            &remove,
+            "start p_web_1"
+        ]
+    );
+}
+
+#[test]
+fn only_rootless_containers_with_networks_are_initialized_first() {
+    let starts = |compose, host| script(compose, Network::Deny, host).contains("'start_on_networks'");
+    assert!(starts(STACK, ROOTLESS) && !starts(STACK, ROOT));
+    assert!(!starts("services: {a: {image: i, network_mode: none}}", ROOTLESS));
+}
+
 #[test]
 fn hostile_words_stay_words() {
     let hostile =
