@@ -3,7 +3,7 @@
 //! Nothing here touches the original. A difference gets a [`Plan`]: other content than the copy's, and leave to
 //! replace what the original has now. What cannot be planned stays a conflict.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sandboxer_core::model::{
     CommitRequest, Conflict, DiffEntry, DiffKind, HunkSelection, Node, NodeType, Notice, OnConflict, RelPath,
@@ -14,7 +14,10 @@ use super::check::{Present, Verdict, check_each, present};
 use super::prepare::Prepare;
 use crate::base::Bases;
 use crate::content::read_all;
-use crate::diff::{Delta, Differences, Links, OTHER_ATTRIBUTES, Over, Seen, describe_content, node_of};
+use crate::diff::{
+    Candidate, Comparison, Delta, Differences, Links, OTHER_ATTRIBUTES, Over, Seen, describe_all,
+    describe_content, node_of,
+};
 use crate::manifest::Entry;
 use crate::merge::{self, Labels};
 use crate::patch;
@@ -150,6 +153,9 @@ pub fn resolve(job: &Prepare<'_>, deltas: Vec<Delta>) -> Result<Resolved> {
         leave_out(job, &mut resolved)?;
         return Ok(resolved);
     }
+    if job.request.on_conflict == OnConflict::Theirs {
+        bring_directories(job, &mut resolved.deltas)?;
+    }
     let verdicts = check_each(job.comparison.original, &resolved.deltas)?;
     let mut objections = objections(job, &resolved.deltas)?;
     for (at, verdict) in verdicts.into_iter().enumerate() {
@@ -187,6 +193,30 @@ fn objections(job: &Prepare<'_>, deltas: &[Delta]) -> Result<Option<Vec<Option<C
     let Some(history) = job.history else { return Ok(None) };
     let entries: Vec<DiffEntry> = deltas.iter().map(|delta| delta.entry.clone()).collect();
     history.in_the_way(&entries).map(Some)
+}
+
+/// Adds the directories that the deltas are in and the original has no more: the sandbox's version needs them.
+fn bring_directories(job: &Prepare<'_>, deltas: &mut Vec<Delta>) -> Result<()> {
+    let Comparison { original, copy, .. } = job.comparison;
+    let stays = deltas.iter().filter(|delta| delta.now.is_some());
+    let above: BTreeSet<RelPath> =
+        stays.flat_map(|delta| std::iter::successors(delta.entry.path.parent(), RelPath::parent)).collect();
+    let mut missing = Vec::new();
+    for path in above {
+        let is_known = deltas.iter().any(|delta| delta.entry.path == path);
+        if is_known || original.stamp(&path)?.is_some_and(|found| found.is_dir()) {
+            continue;
+        }
+        let now = copy.stamp(&path)?.filter(Stamp::is_dir);
+        missing.extend(now.map(|now| Candidate { path, base: None, now: Some(now) }));
+    }
+    for mut delta in describe_all(&job.comparison, missing, &Links::default())? {
+        // An undo has the base again.
+        delta.base = job.comparison.base.find(&delta.entry.path)?;
+        deltas.push(delta);
+    }
+    deltas.sort_by(|a, b| a.entry.path.cmp(&b.entry.path));
+    Ok(())
 }
 
 /// Takes the sandbox's version. What differs from the base in its mode alone differs in more from what the original has become.

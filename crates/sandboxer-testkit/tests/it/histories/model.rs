@@ -150,12 +150,22 @@ impl Commit<'_> {
     }
 
     fn theirs(&self) -> Verdict {
-        self.all_or_nothing(&self.deltas, |delta| {
-            let homeless = delta.kind != DiffKind::Deleted && self.has_no_parent(&delta.path, &self.deltas);
-            let stranger = delta.kind != DiffKind::Metadata
-                && delta.paths().any(|p| self.holds_stranger(p, &self.deltas));
-            (!homeless && !stranger).then(|| self.plain(delta))
+        let deltas = self.with_missing_directories();
+        self.all_or_nothing(&deltas, |delta| {
+            let stranger =
+                delta.kind != DiffKind::Metadata && delta.paths().any(|p| self.holds_stranger(p, &deltas));
+            (!stranger).then(|| self.plain(delta))
         })
+    }
+
+    /// The sandbox's version brings the directories along that the original has no more.
+    fn with_missing_directories(&self) -> Vec<Delta> {
+        let stays = self.deltas.iter().filter(|d| d.kind != DiffKind::Deleted);
+        let above: BTreeSet<&str> = stays.flat_map(|d| ancestors(&d.path)).collect();
+        let is_missing =
+            |path: &&str| !is_dir(self.original, path) && !self.deltas.iter().any(|d| d.path == *path);
+        let made = |path: &str| Delta { kind: DiffKind::Created, path: path.to_owned(), from: None };
+        above.into_iter().filter(is_missing).map(made).chain(self.deltas.iter().cloned()).collect()
     }
 
     fn merged(&self, mark: bool) -> Verdict {

@@ -184,6 +184,28 @@ fn a_directory_in_place_of_the_original_is_not_committed_to() {
 }
 
 #[test]
+fn the_sandboxs_version_brings_the_directory_back_that_it_is_in() {
+    for user in users() {
+        let project = user.world.project().to_str().unwrap().to_owned();
+        user.ok(&["create", "--name", "copy", "--strategy", "filesystem_copy", &project]);
+        for (sandbox, instead) in [("q", "rm -r d"), ("copy", "rm -r d; echo file > d")] {
+            user.inside(sandbox, &format!("echo {sandbox} >> d/x; mkdir d/e; echo new > d/e/y"));
+            user.outside(instead);
+            let before = user.outside("find . | sort");
+            assert_eq!(user.run(&["commit", sandbox]).code, 3);
+            user.ok(&["commit", sandbox, "--on-conflict", "theirs"]);
+            assert_eq!(user.outside("cat d/x d/e/y"), format!("1\n2\n3\n{sandbox}\nnew\n"));
+            assert_eq!(user.diff(sandbox), Vec::<String>::new());
+            user.ok(&["undo", sandbox]);
+            assert_eq!(user.outside("find . | sort"), before);
+            assert_eq!(user.inside(sandbox, "cat d/x d/e/y"), format!("1\n2\n3\n{sandbox}\nnew\n"));
+            user.ok(&["destroy", sandbox, "--discard"]);
+            user.outside("rm -rf d; mkdir d; seq 3 > d/x");
+        }
+    }
+}
+
+#[test]
 fn the_root_of_another_sandbox_is_not_removed() {
     for user in users() {
         user.ok(&["create", "--name", "inner", "--strategy", "overlay", "--no-fallback", "d"]);
