@@ -181,7 +181,8 @@ fn the_user_stages_and_looks() {
             repo.write(format!("files/{}", round % 20), format!("staged {round}\n"));
             tried(repo, &["add", "files"]);
             tried(repo, &["status"]);
-            tried(repo, &["reset", "-q", "--", "files"]);
+            // `git reset -- files` reads the index before it locks it, and so undoes what any other git has staged in between.
+            tried(repo, &["restore", "--staged", "--", "files"]);
             tried(repo, &["checkout", "-q", "--", "files"]);
             None
         },
