@@ -203,7 +203,8 @@ fn bring_directories(job: &Prepare<'_>, deltas: &mut Vec<Delta>) -> Result<()> {
         stays.flat_map(|delta| std::iter::successors(delta.entry.path.parent(), RelPath::parent)).collect();
     let mut missing = Vec::new();
     for path in above {
-        let is_known = deltas.iter().any(|delta| delta.entry.path == path);
+        // Deltas are sorted by path.
+        let is_known = deltas.binary_search_by(|delta| delta.entry.path.cmp(&path)).is_ok();
         if is_known || original.stamp(&path)?.is_some_and(|found| found.is_dir()) {
             continue;
         }

@@ -66,8 +66,10 @@ impl Watchers {
 
 impl Neighbours for Watchers {
     fn keep_old(&self, committer: &Path, original: &Root, journal: &Journal) -> Result<()> {
-        for root in self.roots_of_others(committer)? {
-            refuse_to_remove_root(&root, original, journal)?;
+        if journal.removes_directories() {
+            for root in self.roots_of_others(committer)? {
+                refuse_to_remove_root(&root, original, journal)?;
+            }
         }
         let watchers = self.looking_at(original.path(), committer)?;
         watchers.iter().try_for_each(|(watcher, _)| watcher.keep_old(original, journal))?;
