@@ -183,8 +183,7 @@ impl<'t, 'a> Aligner<'t, 'a> {
     fn compare(&mut self, span: &Span) -> Vec<Span> {
         let (old, new) = (&self.old[span.old.clone()], &self.new[span.new.clone()]);
         let Some(piece) = self.renumber.piece(old, new) else { return vec![span.clone()] };
-        let mut diff = Diff::default();
-        diff.compute_with(Algorithm::Histogram, &piece.old, &piece.new, piece.lines.len() as u32);
+        let mut diff = self.diff_of(&piece);
         self.place(&mut diff, &piece);
         let shift = |range: Range<u32>, by: usize| range.start as usize + by..range.end as usize + by;
         let placed = |change: imara_diff::Hunk| Span {
@@ -192,6 +191,24 @@ impl<'t, 'a> Aligner<'t, 'a> {
             new: shift(change.after, span.new.start),
         };
         diff.hunks().map(placed).collect()
+    }
+
+    /// The histogram reads best, but where lines repeat it can take a long way round: then Myers' comparison is shown, if a
+    /// third fewer lines are changed in it. A merge always takes the histogram, as git does.
+    fn diff_of(&self, piece: &Piece) -> Diff {
+        let compute = |algorithm| {
+            let mut diff = Diff::default();
+            diff.compute_with(algorithm, &piece.old, &piece.new, piece.lines.len() as u32);
+            diff
+        };
+        let changed_lines = |diff: &Diff| diff.count_removals() + diff.count_additions();
+        let readable = compute(Algorithm::Histogram);
+        let is_replacement = readable.count_removals() > 1 && readable.count_additions() > 1;
+        if self.placement == Placement::Last || !is_replacement {
+            return readable;
+        }
+        let short = compute(Algorithm::Myers);
+        if changed_lines(&short) * 3 <= changed_lines(&readable) * 2 { short } else { readable }
     }
 
     fn place(&self, diff: &mut Diff, piece: &Piece) {
