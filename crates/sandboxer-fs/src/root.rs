@@ -104,6 +104,15 @@ impl Root {
         parent.stamp(path.name())
     }
 
+    /// Opens the regular file at `path` for reading; `None` where it is not there any more.
+    pub fn find_file(&self, path: &RelPath) -> Result<Option<OwnedFd>> {
+        let Some(parent) = self.find_parent(path)? else { return Ok(None) };
+        match parent.try_open(path.name(), OFlags::RDONLY | OFlags::NONBLOCK, 0) {
+            Err(Errno::NOENT) => Ok(None),
+            opened => opened.map(Some).map_err(|e| Error::io("open", self.shown(path), e)),
+        }
+    }
+
     /// Makes `path` and its missing parents directories of mode `mode`.
     pub fn create_dirs(&self, path: &RelPath, mode: u32) -> Result<Dir> {
         let mut dir = self.as_dir()?;

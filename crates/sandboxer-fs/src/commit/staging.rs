@@ -1,6 +1,6 @@
 //! Content onto the stage: new inodes, linked as the sandbox has them linked.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{self, AtFlags};
@@ -57,7 +57,7 @@ enum How {
     LinkToOriginal(RelPath),
 }
 
-/// Stages what is new of each delta.
+/// Stages what is new of each delta. An entry that a program removes meanwhile is left out: a later commit finds what became of it.
 pub fn stage_all(
     job: &Prepare<'_>,
     mut deltas: Vec<Delta>,
@@ -74,34 +74,48 @@ pub fn stage_all(
         Ok(())
     })?;
     let mut stamps: Vec<Option<Stamp>> = vec![None; deltas.len()];
-    for (at, New { seen, stamp, kept }) in workers.into_iter().flat_map(|w| w.done) {
-        deltas[at].entry.new = Some(node_of(&seen));
-        deltas[at].now = Some(seen);
-        deltas[at].plan.kept = kept;
-        stamps[at] = Some(stamp);
+    let mut removed = BTreeSet::new();
+    for (at, made) in workers.into_iter().flat_map(|w| w.done) {
+        match made {
+            Some(new) => {
+                stamps[at] = Some(new.stamp);
+                deltas[at].plan.kept = new.kept;
+                note_seen(&mut deltas[at], new.seen);
+            }
+            None => drop(removed.insert(at)),
+        }
     }
     for (at, how) in how.iter().enumerate() {
         match how {
+            How::LinkTo(first) if removed.contains(first) => drop(removed.insert(at)),
             How::LinkTo(first) => link_staged(&mut deltas, at, *first, &stage.root)?,
-            How::LinkToOriginal(path) => {
-                if let Some(seen) = link_original(job, path, &deltas[at], at, &stage.root)? {
-                    deltas[at].entry.new = Some(node_of(&seen));
-                    deltas[at].now = Some(seen);
-                }
-            }
+            How::LinkToOriginal(path) if link_original(job, path, at, &stage.root)? => {}
+            // The original has moved on: the content is staged instead.
+            How::LinkToOriginal(_) => match stage_new(job, &deltas[at], &stage.root, at, &mut Vec::new())? {
+                Some(new) => note_seen(&mut deltas[at], new.seen),
+                None => drop(removed.insert(at)),
+            },
             How::Nothing | How::New => continue,
         }
         stamps[at] = stage.root.as_dir()?.stamp(at.to_string().as_bytes())?;
     }
+    let staged = deltas.into_iter().zip(stamps).enumerate().filter(|(at, _)| !removed.contains(at));
+    let staged: Vec<Staged> = staged.map(|(_, staged)| staged).collect();
     // A link raises the count of names of what was staged before it.
-    let allowed = deltas.iter().map(Allowed::of).collect();
-    Ok((deltas.into_iter().zip(stamps).collect(), allowed))
+    let allowed = staged.iter().map(|(delta, _)| Allowed::of(delta)).collect();
+    Ok((staged, allowed))
+}
+
+/// What was staged is what is committed.
+fn note_seen(delta: &mut Delta, seen: Seen) {
+    delta.entry.new = Some(node_of(&seen));
+    delta.now = Some(seen);
 }
 
 #[derive(Default)]
 struct StageWorker {
     buffer: Vec<u8>,
-    done: Vec<(usize, New)>,
+    done: Vec<(usize, Option<New>)>,
 }
 
 /// A new inode on the stage.
@@ -136,23 +150,30 @@ fn plan(deltas: &[Delta], links: &Links) -> Vec<How> {
     deltas.iter().enumerate().map(decide).collect()
 }
 
-/// Stages one entry as a new inode and tells what it was made from.
-fn stage_new(job: &Prepare<'_>, delta: &Delta, stage: &Root, at: usize, buffer: &mut Vec<u8>) -> Result<New> {
+/// Stages one entry as a new inode; `None` if it is no longer in the copy.
+fn stage_new(
+    job: &Prepare<'_>,
+    delta: &Delta,
+    stage: &Root,
+    at: usize,
+    buffer: &mut Vec<u8>,
+) -> Result<Option<New>> {
     let name = at.to_string();
     let to = stage.as_dir()?;
     let copy = job.comparison.copy;
     let Some(seen) = delta.now.clone() else { return Err(changed(copy, &delta.entry.path)) };
     match (seen.stamp.node_type(), &delta.plan.content) {
-        (NodeType::File, Some(content)) => stage_content(job, delta, seen, content, stage, &name),
+        (NodeType::File, Some(content)) => stage_content(job, delta, seen, content, stage, &name).map(Some),
         (NodeType::File, None) => stage_file(job, delta, stage, &name, buffer),
         (NodeType::Symlink, _) => {
             let (uid, gid) = privileges::owner(delta, &seen);
             let stamp = make_link(&to, name.as_bytes(), &seen.target, &Stamp { uid, gid, ..seen.stamp })?;
-            Ok(New { seen, stamp, kept: None })
+            Ok(Some(New { seen, stamp, kept: None }))
         }
         _ => {
             to.make_dir(name.as_bytes(), 0o700)?;
-            Ok(New { seen, stamp: to.stamp(name.as_bytes())?.unwrap_or_default(), kept: None })
+            let stamp = to.stamp(name.as_bytes())?.unwrap_or_default();
+            Ok(Some(New { seen, stamp, kept: None }))
         }
     }
 }
@@ -183,10 +204,10 @@ fn stage_file(
     stage: &Root,
     name: &str,
     buffer: &mut Vec<u8>,
-) -> Result<New> {
+) -> Result<Option<New>> {
     let (path, copy) = (&delta.entry.path, job.comparison.copy);
     let read = |e| Error::io("read", copy.shown(path), e);
-    let source = copy.parent_of(path)?.open_file(path.name())?;
+    let Some(source) = copy.find_file(path)? else { return Ok(None) };
     let before = copy::settled_stamp(&source).map_err(read)?;
     if !before.is_file() {
         return Err(changed(copy, path));
@@ -205,7 +226,7 @@ fn stage_file(
     // Hashing it has left a small one in the buffer.
     let pack = job.pack.filter(|pack| pack.wants(seen.stamp.size));
     let kept = pack.and_then(|pack| pack.keep(buffer.get(..seen.stamp.size as usize)?));
-    Ok(New { seen, stamp, kept })
+    Ok(Some(New { seen, stamp, kept }))
 }
 
 /// Gives a staged file what is allowed of its attributes, and flushes it.
@@ -233,15 +254,9 @@ fn link_staged(deltas: &mut [Delta], at: usize, first: usize, stage: &Root) -> R
     Ok(())
 }
 
-/// The sandbox linked a new name to a file it did not change: so does the commit, to the original's own file. Where that
-/// has moved on, the content is staged instead; what was staged then is returned.
-fn link_original(
-    job: &Prepare<'_>,
-    kept: &RelPath,
-    delta: &Delta,
-    at: usize,
-    stage: &Root,
-) -> Result<Option<Seen>> {
+/// The sandbox linked a new name to a file it did not change: so does the commit, to the original's own file. Returns whether
+/// that is still the file.
+fn link_original(job: &Prepare<'_>, kept: &RelPath, at: usize, stage: &Root) -> Result<bool> {
     let original = job.comparison.original;
     let to = at.to_string();
     let linked = original.parent_of(kept).and_then(|parent| {
@@ -251,10 +266,7 @@ fn link_original(
     let expected = job.comparison.base.find(kept)?.and_then(|e| e.base);
     let found = stage.as_dir()?.stamp(to.as_bytes())?;
     match (linked, expected, found) {
-        (Ok(()), Some(base), Some(found)) if base.same_inode(&found) && base.same_state(&found) => Ok(None),
-        _ => {
-            crate::remove_entry(&stage.as_dir()?, to.as_bytes())?;
-            stage_new(job, delta, stage, at, &mut Vec::new()).map(|new| Some(new.seen))
-        }
+        (Ok(()), Some(base), Some(found)) if base.same_inode(&found) && base.same_state(&found) => Ok(true),
+        _ => crate::remove_entry(&stage.as_dir()?, to.as_bytes()).map(|()| false),
     }
 }
