@@ -198,6 +198,14 @@ pub enum Error {
         /// The nearest valid word or what else to do.
         hint: Option<String>,
     },
+    /// A decided commit stopped while it was applied. It is finished by recovery, or aborted by a command.
+    #[error("the commit of {sandbox} is decided but not finished")]
+    Unfinished {
+        /// The sandbox's name.
+        sandbox: String,
+        /// What stopped it.
+        source: Box<Error>,
+    },
     /// One workspace of several failed.
     #[error("workspace {workspace}")]
     Workspace {
@@ -256,6 +264,11 @@ impl Error {
     /// A name that nothing goes by.
     pub fn not_found(what: &'static str, name: impl Into<String>) -> Self {
         Self::NotFound { what, name: name.into(), similar: Vec::new() }
+    }
+
+    /// What stopped a decided commit of the sandbox called `name`.
+    pub(crate) fn unfinished(name: &str, source: Self) -> Self {
+        Self::Unfinished { sandbox: name.to_owned(), source: Box::new(source) }
     }
 
     /// The same refusal by rules, about what has this digest.

@@ -1,7 +1,7 @@
 //! What was done, as JSON: commits, what takes them back, and entries of the log.
 
 use sandboxer_core::model::{CommitResult, Notice, Revision};
-use sandboxer_core::service::{Consumer, Operation, Sandbox, TargetCommit, Undone};
+use sandboxer_core::service::{AbortedCommit, Consumer, Operation, Sandbox, TargetCommit, Undone};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -113,6 +113,31 @@ impl<'a> UndoDocument<'a> {
     pub fn new(undone: &'a Undone) -> Self {
         let commit = CommitDocument::new(&undone.sandbox, &undone.commit);
         Self { undone: undone.operation.id.as_str(), commit }
+    }
+}
+
+/// `commit --abort`.
+#[derive(Serialize, JsonSchema)]
+pub struct AbortDocument<'a> {
+    sandbox_id: &'a str,
+    /// The interrupted operation.
+    aborted: &'a str,
+    /// What took back the part that was written; missing if nothing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undo: Option<UndoDocument<'a>>,
+    /// What could not be written, and why.
+    left_out: Vec<Detail>,
+}
+
+impl<'a> AbortDocument<'a> {
+    /// The document of an aborted commit.
+    pub fn new(aborted: &'a AbortedCommit) -> Self {
+        Self {
+            sandbox_id: aborted.operation.sandbox_id.as_str(),
+            aborted: aborted.operation.id.as_str(),
+            undo: aborted.undone.as_ref().map(UndoDocument::new),
+            left_out: aborted.left_out.iter().map(Detail::of).collect(),
+        }
     }
 }
 

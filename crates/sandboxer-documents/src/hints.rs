@@ -26,6 +26,10 @@ pub(crate) fn hints_of(error: &Error) -> Vec<String> {
             ]
         }
         Error::Corrupt { path, .. } => corrupt_hints(path),
+        Error::Unfinished { .. } => vec![
+            "remove what is in the way: the next command finishes the commit".to_owned(),
+            "or take back what it has written: `sandbox commit ID --abort`".to_owned(),
+        ],
         Error::NotFound { what, similar, .. } => not_found_hints(what, similar),
         Error::Usage { hint, .. } | Error::Refused { hint, .. } | Error::Config { hint, .. } => {
             hint.iter().cloned().collect()

@@ -28,7 +28,9 @@ pub use catalogue::{ExtensionsDocument, HostsDocument, ProfilesDocument, WithOri
 pub use checkpoints::{
     CheckpointDocument, CheckpointsDocument, KeptCheckpointDocument, NamedResult, RollbackDocument,
 };
-pub use commits::{CommitDocument, OperationDocument, PatchDocument, ShowDocument, UndoDocument};
+pub use commits::{
+    AbortDocument, CommitDocument, OperationDocument, PatchDocument, ShowDocument, UndoDocument,
+};
 pub use conflicts::Detail;
 pub use differences::{DiffDocument, EntryDocument, PatchedDiffDocument, Summary, octal};
 pub use paths::PathText;

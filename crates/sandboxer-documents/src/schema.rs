@@ -39,6 +39,7 @@ mod tests {
             ("checkpoint", schema_of::<CheckpointDocument>()),
             ("checkpoints", schema_of::<CheckpointsDocument>()),
             ("commit", schema_of::<CommitDocument>()),
+            ("commit --abort", schema_of::<AbortDocument>()),
             ("diff", schema_of::<DiffDocument>()),
             ("diff --patch", schema_of::<PatchedDiffDocument>()),
             ("error", schema_of::<ErrorDocument>()),

@@ -49,6 +49,8 @@ pub enum Kind {
     Corrupt,
     /// State is from a newer version.
     NewerState,
+    /// A commit is decided and not finished.
+    Unfinished,
 }
 
 /// A failure, ready to be told.
@@ -249,6 +251,7 @@ fn kind_of(error: &Error) -> Kind {
         Error::Config { .. } => Kind::Config,
         Error::Corrupt { .. } => Kind::Corrupt,
         Error::NewerState { .. } => Kind::NewerState,
+        Error::Unfinished { .. } => Kind::Unfinished,
         _ => Kind::Error,
     }
 }
@@ -274,6 +277,7 @@ fn path_of(error: &Error) -> Option<&Path> {
         | Error::Corrupt { path, .. }
         | Error::Unavailable { path, .. }
         | Error::Busy { path, .. } => Some(path),
+        Error::Unfinished { source, .. } => path_of(source.root()),
         Error::Config { file, .. } => Some(file),
         Error::NotFound { what: "resource" | "file", name, .. } => Some(Path::new(name)),
         Error::Conflict { conflicts } if conflicts.len() == 1 => Some(conflicts[0].path.as_path()),

@@ -17,7 +17,7 @@ use sandboxer_core::model::{
 use sandboxer_core::{Error, Result};
 
 use crate::base::{Base, PACK};
-use crate::commit::{self, CommitFiles, Journal, Prepare, Record, Revert, Settling};
+use crate::commit::{self, CommitFiles, Journal, OnFailure, Prepare, Record, Revert, Settling};
 use crate::content::read_regular;
 use crate::copy::{self, Meta};
 use crate::diff::{Comparison, differences};
@@ -107,6 +107,8 @@ pub struct Logged {
     pub operation: Option<OpId>,
     /// The operation that it takes back, if that is what it does.
     pub undo: Option<OpId>,
+    /// What becomes of a step that fails when it is applied.
+    pub on_failure: OnFailure,
 }
 
 /// Where files are made before they take their place: on the filesystem of the tree that is worked in.
@@ -250,7 +252,7 @@ pub trait Space {
         self.check_original()?;
         let files = self.pair().files();
         if commit::is_decided(&files) {
-            self.carry_out()?;
+            self.carry_out(OnFailure::Stop)?;
         }
         if let Some(operation) = &logged.operation
             && commit::load_undo(&files, operation)?.is_some()
@@ -315,7 +317,7 @@ pub trait Space {
     }
 
     /// Carries out a decided commit; clears up where there is none.
-    fn carry_out(&self) -> Result<CommitResult> {
+    fn carry_out(&self, on_failure: OnFailure) -> Result<CommitResult> {
         let pair = self.pair();
         let files = pair.files();
         if !commit::is_decided(&files) {
@@ -329,7 +331,7 @@ pub trait Space {
         };
         pair.with_workshop(|workshop| {
             let copy = Settling { copy: &pair.copy, workshop };
-            commit::finish(&files, &pair.original, base.as_ref(), &copy, &applied)
+            commit::finish(&files, &pair.original, base.as_ref(), &copy, &applied, on_failure)
         })
     }
 
@@ -354,7 +356,7 @@ pub(crate) fn finish<S: Space + ?Sized>(space: &S, logged: &Logged) -> Result<Co
     }
     commit::decide(&files)?;
     let decided = commit::is_decided(&files);
-    let result = space.carry_out()?;
+    let result = space.carry_out(logged.on_failure)?;
     match &logged.operation {
         Some(operation) if !decided => {
             Ok(commit::load_undo(&files, operation)?.map_or(result, Record::result))

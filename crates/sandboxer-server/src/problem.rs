@@ -88,7 +88,9 @@ fn status_of(kind: Kind) -> StatusCode {
         Kind::Unsupported | Kind::Unavailable => StatusCode::UNPROCESSABLE_ENTITY,
         Kind::Busy | Kind::Interrupted => StatusCode::SERVICE_UNAVAILABLE,
         Kind::Plugin => StatusCode::BAD_GATEWAY,
-        Kind::Error | Kind::Config | Kind::Corrupt | Kind::NewerState => StatusCode::INTERNAL_SERVER_ERROR,
+        Kind::Error | Kind::Config | Kind::Corrupt | Kind::NewerState | Kind::Unfinished => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use sandboxer_core::model::{CommitRequest, CommitResult, Phase, SandboxRef};
 use sandboxer_core::{Error, Result};
+use sandboxer_fs::commit::OnFailure;
 use sandboxer_fs::lock::ResourceLock;
 use sandboxer_fs::space::{Logged, Space};
 
@@ -23,11 +24,15 @@ impl Phases {
         sandbox: &SandboxRef,
         request: &CommitRequest,
     ) -> Result<CommitResult> {
-        let logged = Logged { operation: sandbox.operation(), undo: sandbox.undo() };
+        let on_failure = match request.phase {
+            Phase::FinishPossible => OnFailure::LeaveOut,
+            _ => OnFailure::Stop,
+        };
+        let logged = Logged { operation: sandbox.operation(), undo: sandbox.undo(), on_failure };
         match request.phase {
             Phase::Whole => whole(space, request, &logged),
             Phase::Prepare => self.prepare(space, request, &logged),
-            Phase::Finish => self.finish(space, &logged),
+            Phase::Finish | Phase::FinishPossible => self.finish(space, &logged),
             Phase::Abort => {
                 let aborted = space.abort();
                 self.let_go(&space.pair().home);

@@ -83,7 +83,7 @@ pub enum OnConflict {
 /// an error of that means that nothing was committed, unless `Abort` is refused. `Abort` of the ref's `operation` is refused
 /// from that commit on, also after `Finish` has returned: the store may not have learned of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Everything in one call.
     #[default]
@@ -92,6 +92,8 @@ pub enum Phase {
     Prepare,
     /// Make it so.
     Finish,
+    /// Like `Finish`, for a decided commit that cannot be finished: what fails is left out and is a conflict of the result.
+    FinishPossible,
     /// Forget it.
     Abort,
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::content::{per_workspace, told_rollback};
 use super::manager::{SandboxManager, Still, counted};
 use super::park::home_of;
-use super::{CheckpointRecord, CheckpointResults, RollbackResults, Target, Workspace, names};
+use super::{CheckpointRecord, CheckpointResults, RollbackResults, Target, names};
 use crate::model::{CheckpointId, CheckpointResult, Part};
 use crate::store::now;
 use crate::{Error, Result};
@@ -33,6 +33,10 @@ impl SandboxManager {
     pub fn restore(&self, target: &Target, name: &str) -> Result<RollbackResults> {
         self.checkpoint_service().restore(target, name)
     }
+
+    pub(super) fn restore_each(&self, target: &Target, checkpoint: &CheckpointId) -> Result<RollbackResults> {
+        per_workspace(target, |w| self.strategy_of(w)?.restore_checkpoint(&w.sandbox_ref, checkpoint))
+    }
 }
 
 /// Names, orders, persists and prunes checkpoints.
@@ -55,7 +59,13 @@ impl CheckpointService<'_> {
             target.workspaces.iter().filter_map(home_of).map(Path::to_path_buf).collect();
         self.manager.make_room(&target.sandbox.id, &places, "a checkpoint")?;
         let told = |results: &CheckpointResults| told_checkpoint(&record, results);
-        self.manager.logged(&target.sandbox.id, "checkpoint", || self.take_all(&target, &record), told)
+        self.manager.logged(
+            &target.sandbox.id,
+            "checkpoint",
+            json!({}),
+            || self.take_all(&target, &record),
+            told,
+        )
     }
 
     fn check_ability(&self, target: &Target) -> Result<()> {
@@ -136,9 +146,10 @@ impl CheckpointService<'_> {
     }
 
     fn restore_locked(&self, target: &Target, record: &CheckpointRecord) -> Result<RollbackResults> {
-        let one = |w: &Workspace| self.manager.strategy_of(w)?.restore_checkpoint(&w.sandbox_ref, &record.id);
-        let told = |results: &RollbackResults| told_rollback(results, &format!("restored {}:", record.id));
-        self.manager.logged(&target.sandbox.id, "restore", || per_workspace(target, one), told)
+        let plan = json!({"workspaces": super::commit::names(target), "checkpoint": record.id});
+        let told = |results: &RollbackResults| told_restore(results, &record.id);
+        let work = || self.manager.restore_each(target, &record.id);
+        self.manager.logged(&target.sandbox.id, "restore", plan, work, told)
     }
 
     /// The checkpoint of that name, if it covers every workspace of the target.
@@ -206,6 +217,10 @@ fn name_taken(target: &Target, name: &str) -> Error {
         message: format!("sandbox {} has a checkpoint {name:?} already", target.sandbox.name),
         hint: Some("choose another name, or leave it out to have one made up".to_owned()),
     }
+}
+
+pub(super) fn told_restore(results: &RollbackResults, checkpoint: &CheckpointId) -> (String, Value) {
+    told_rollback(results, &format!("restored {checkpoint}:"))
 }
 
 fn told_checkpoint(record: &CheckpointRecord, results: &CheckpointResults) -> (String, Value) {

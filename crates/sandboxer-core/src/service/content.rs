@@ -85,7 +85,8 @@ impl SandboxManager {
         let workspace = the_one(target, "write")?;
         let strategy = self.strategy_of(workspace)?;
         let work = || strategy.write(&workspace.sandbox_ref, path, content);
-        let change = self.logged(&target.sandbox.id, "write", work, |change| told_write(workspace, change));
+        let change =
+            self.logged(&target.sandbox.id, "write", json!({}), work, |change| told_write(workspace, change));
         change.map_err(in_workspace(&target.sandbox, workspace))
     }
 
@@ -139,9 +140,17 @@ impl SandboxManager {
             self.check_scoped_rollback(workspace)?;
         }
         self.check_paths(&target, paths)?;
-        let work = || per_workspace(&target, |workspace| self.rollback_one(workspace, paths));
+        self.sending_one(&mut still, &target, || self.rollback_logged(&target, paths))
+    }
+
+    pub(super) fn rollback_logged(&self, target: &Target, paths: &[RelPath]) -> Result<RollbackResults> {
+        let plan = json!({"workspaces": super::commit::names(target), "paths": paths});
         let told = |results: &RollbackResults| told_rollback(results, "rolled back");
-        self.sending_one(&mut still, &target, || self.logged(&target.sandbox.id, "rollback", work, told))
+        self.logged(&target.sandbox.id, "rollback", plan, || self.rollback_each(target, paths), told)
+    }
+
+    pub(super) fn rollback_each(&self, target: &Target, paths: &[RelPath]) -> Result<RollbackResults> {
+        per_workspace(target, |workspace| self.rollback_one(workspace, paths))
     }
 
     /// A path that is nowhere is a mistyped one: not in the workspace, not in its base, and not among the differences

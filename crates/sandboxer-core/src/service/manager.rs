@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::lock::{InUse, SandboxLock};
 use super::{Consumer, Operation, Sandbox, SandboxState, Target, Workspace};
@@ -241,15 +241,16 @@ impl SandboxManager {
         Ok((Still { _quiet: quiet, held, brought_in: false, lock }, target))
     }
 
-    /// Logs `work`: that it begins, before it does, and how it ended.
+    /// Logs `work`: that it begins, before it does, and how it ended. `plan` is what recovery needs if `work` is interrupted.
     pub(super) fn logged<T>(
         &self,
         sandbox: &SandboxId,
         kind: &str,
+        plan: Value,
         work: impl FnOnce() -> Result<T>,
         tell: impl FnOnce(&T) -> (String, Value),
     ) -> Result<T> {
-        let operation = new_operation(sandbox, kind, json!({}));
+        let operation = new_operation(sandbox, kind, plan);
         self.store.begin(&operation)?;
         match work() {
             Ok(value) => {

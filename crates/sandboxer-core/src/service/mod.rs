@@ -23,10 +23,12 @@
 //! | `usage.rs` | what was used, by whom |
 //! | `quotas.rs` | what may be used, and what is said where that is reached |
 //! | `recover.rs` | what a killed process left |
+//! | `abort.rs` | a decided commit that cannot be finished |
 //! | `tokens.rs` | tokens: made, taken back, looked at when somebody shows one |
 //! | `adopt.rs` | sandboxes on disk that the store has lost |
 //! | `handler.rs` | the same for one resource of a plan, with plain results |
 
+mod abort;
 mod adopt;
 mod apart;
 mod budget;

@@ -9,7 +9,7 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::commit::{PLAN_COMMIT, TWO_PHASE, commit_details, logged_as, mode_of};
-use super::content::{combined_digest, per_workspace, told_rollback};
+use super::content::combined_digest;
 use super::manager::{SandboxManager, Still, new_operation};
 use super::pieces::{pieces_of_plan, plan_label};
 use super::together::{Member, Undertaking};
@@ -70,17 +70,12 @@ impl SandboxManager {
         let (mut stills, targets) = self.lock_plan(plan, "rollback")?;
         let (mut results, mut first_failure) = (Vec::with_capacity(targets.len()), Ok(()));
         for (still, target) in stills.iter_mut().zip(targets) {
-            match self.sending_one(still, &target, || self.rollback_locked(&target)) {
+            match self.sending_one(still, &target, || self.rollback_logged(&target, &[])) {
                 Ok(result) => results.push((target.sandbox, result)),
                 Err(error) => first_failure = first_failure.and(Err(in_sandbox(&target.sandbox)(error))),
             }
         }
         first_failure.map(|()| results)
-    }
-
-    fn rollback_locked(&self, target: &Target) -> Result<RollbackResults> {
-        let work = || per_workspace(target, |w| self.strategy_of(w)?.rollback(&w.sandbox_ref));
-        self.logged(&target.sandbox.id, "rollback", work, |results| told_rollback(results, "rolled back"))
     }
 
     fn commit_or_try_plan(

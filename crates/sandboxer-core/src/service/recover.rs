@@ -4,17 +4,19 @@
 //! decided (or whose journal was published) is rolled forward, one that was not is forgotten, a half-made sandbox is
 //! removed, a half-removed one is removed to the end. Every step can be repeated, so recovery may be killed as well.
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::checkpoint::told_restore;
 use super::commit::{TWO_PHASE, did_something, logged_as, undone_by};
 use super::commit_log::commit_end;
-use super::content::combined_digest;
+use super::content::{combined_digest, told_rollback};
 use super::lifecycle::end_with_sandbox;
 use super::lock::SandboxLock;
 use super::manager::{SandboxManager, counted, explain};
 use super::pieces::{named, pieces_of};
 use super::{GcReport, Operation, PerWorkspace, Recovered, Sandbox, SandboxState, Target};
-use crate::model::{CommitResult, Conflict, Phase, SandboxId};
+use crate::model::{CheckpointId, CommitResult, Conflict, Phase, RelPath, SandboxId};
 use crate::store::OperationEnd;
 use crate::{Error, Result};
 
@@ -173,12 +175,59 @@ impl SandboxManager {
                 self.describe(sandbox)?;
                 self.end_quietly(operation, "failed", "interrupted")
             }
+            ("rollback" | "restore", _) if self.can_repeat(&target)? => {
+                self.tidy(sandbox);
+                self.repeat(&target, operation)
+            }
             ("rollback" | "restore" | "refresh" | "write", _) => {
                 self.tidy(sandbox);
                 self.end_quietly(operation, "failed", "interrupted")
             }
             _ => self.end_quietly(operation, "failed", "interrupted"),
         }
+    }
+
+    /// Whether a rollback or restore can be done again here: by the file engine, on trees that are not copied to another machine.
+    fn can_repeat(&self, target: &Target) -> Result<bool> {
+        if target.workspaces.is_empty()
+            || !target.sandbox.state.is_open()
+            || self.has_copies(&target.sandbox)?
+        {
+            return Ok(false);
+        }
+        let mut abilities = target.workspaces.iter().map(|w| self.capabilities_of(w));
+        abilities.try_fold(true, |all, one| one.map(|can| all && can.two_phase && can.file_tree))
+    }
+
+    /// Finishes an interrupted rollback or restore by doing it again: half of it is a mixture of two states, which the next
+    /// commit would take. One that fails again is not tried a second time, because a new one has to be possible.
+    fn repeat(&self, target: &Target, operation: &Operation) -> Result<Recovered> {
+        let _quiet = self.parts.runtime.quiesce(&target.sandbox.id)?;
+        match self.repeat_each(target, operation) {
+            Ok((summary, details)) => {
+                let summary = format!("{summary} (after an interruption)");
+                let id = operation.id.clone();
+                self.store.end(&OperationEnd { id, state: "recovered", summary, details })?;
+                let message = format!("finished {} {}", operation.kind, operation.id);
+                Ok(told(&operation.sandbox_id, message))
+            }
+            Err(error) => {
+                let summary = format!(
+                    "interrupted, and it failed when it was repeated ({}); repeat it before you commit",
+                    explain(&error)
+                );
+                Ok(Recovered { failed: true, ..self.end_quietly(operation, "failed", &summary)? })
+            }
+        }
+    }
+
+    fn repeat_each(&self, target: &Target, operation: &Operation) -> Result<(String, Value)> {
+        if operation.kind == "restore" {
+            let checkpoint: CheckpointId = planned(operation, "checkpoint")?;
+            return Ok(told_restore(&self.restore_each(target, &checkpoint)?, &checkpoint));
+        }
+        let paths: Vec<RelPath> = planned(operation, "paths")?;
+        Ok(told_rollback(&self.rollback_each(target, &paths)?, "rolled back"))
     }
 
     /// Has strategies remove what they were about to write, as after a commit that came to nothing. It only takes room.
@@ -195,7 +244,9 @@ impl SandboxManager {
     }
 
     fn roll_forward(&self, target: &Target, operation: &Operation) -> Result<Recovered> {
-        let results = named(target, self.finish_each(&pieces_of(target))?);
+        let finished = self.finish_each(&pieces_of(target));
+        let finished = finished.map_err(|error| Error::unfinished(&target.sandbox.name, error))?;
+        let results = named(target, finished);
         let decided = operation.state == "decided";
         if !decided && !results.iter().any(|(_, result)| did_something(result)) {
             return self.end_quietly(operation, "aborted", "interrupted; there was nothing left to finish");
@@ -232,12 +283,18 @@ impl SandboxManager {
 }
 
 /// The workspaces that an operation was about.
-fn target_of(sandbox: &Sandbox, operation: &Operation) -> Target {
+pub(super) fn target_of(sandbox: &Sandbox, operation: &Operation) -> Target {
     let names = operation.details["workspaces"].as_array().map(Vec::as_slice).unwrap_or_default();
     let is_meant = |name: &str| names.iter().any(|value| value == &Value::from(name));
     let workspaces = sandbox.workspaces.iter().filter(|w| is_meant(&w.name)).cloned().collect();
     let target = Target { sandbox: sandbox.clone(), workspaces };
     logged_as(target, &operation.id, undone_by(operation).as_ref())
+}
+
+/// What an operation noted under `key` when it began.
+fn planned<T: DeserializeOwned>(operation: &Operation, key: &str) -> Result<T> {
+    serde_json::from_value(operation.details[key].clone())
+        .map_err(|error| Error::refused(format!("its {key} cannot be read from the log: {error}")))
 }
 
 fn told(id: &SandboxId, message: String) -> Recovered {
@@ -250,7 +307,7 @@ fn end(operation: &Operation, state: &'static str, summary: &str) -> OperationEn
 }
 
 /// The decision's digest where there was one; what finishing found, otherwise.
-fn recovered_end(operation: &Operation, results: &PerWorkspace<CommitResult>) -> OperationEnd {
+pub(super) fn recovered_end(operation: &Operation, results: &PerWorkspace<CommitResult>) -> OperationEnd {
     let digests: Vec<_> =
         results.iter().map(|(name, result)| (name.clone(), result.digest.clone())).collect();
     let digest =

@@ -42,7 +42,8 @@ impl SandboxManager {
                 serde_json::from_value(told).map_err(|e| Error::corrupt(home, e.to_string()))
             })
         };
-        let logged = || self.logged(&target.sandbox.id, "refresh", work, |results| told_refresh(results));
+        let logged =
+            || self.logged(&target.sandbox.id, "refresh", json!({}), work, |results| told_refresh(results));
         self.sending_one(&mut still, &target, logged)
     }
 

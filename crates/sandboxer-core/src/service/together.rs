@@ -161,7 +161,7 @@ impl SandboxManager {
             Some(at) => self.decide_by(task, at)?,
             None => self.decide_here(task)?,
         };
-        self.finish_rest(&task.pieces(), finished)
+        self.finish_rest(&task.pieces(), finished).map_err(|error| unfinished(task, error))
     }
 
     /// The decision is the store's.
@@ -204,7 +204,7 @@ impl SandboxManager {
         };
         match self.finish_each(&pieces) {
             Ok(results) if was_begun || results.iter().any(did_something) => Ok(results),
-            Err(_) if was_begun => Err(error),
+            Err(_) if was_begun => Err(unfinished(task, error)),
             _ => Err(self.log_failure(&task.members[0].operation, error)),
         }
     }
@@ -233,6 +233,12 @@ impl SandboxManager {
         }
         error
     }
+}
+
+/// A commit that is decided, and was stopped by `error`.
+fn unfinished(task: &Undertaking<'_>, error: Error) -> Error {
+    let names: Vec<&str> = task.members.iter().map(|member| member.target.sandbox.name.as_str()).collect();
+    Error::unfinished(&names.join(", "), error)
 }
 
 /// What to write down before the piece at `at` decides.

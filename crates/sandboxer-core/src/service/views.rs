@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::environment::{DEFAULT_PROFILE, Environment, LOCAL_HOST, Profile, Route};
 use crate::model::{
-    CheckpointId, CheckpointResult, CommitResult, DiffEntry, OpId, PlanId, Resource, RollbackResult,
-    SandboxId, SandboxRef,
+    CheckpointId, CheckpointResult, CommitResult, Conflict, DiffEntry, OpId, PlanId, Resource,
+    RollbackResult, SandboxId, SandboxRef,
 };
 use crate::{Error, Result};
 
@@ -324,6 +324,17 @@ pub struct Undone {
     pub operation: Operation,
     /// What that changed in the original, under an operation of its own.
     pub commit: TargetCommit,
+}
+
+/// What became of an interrupted commit that was aborted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AbortedCommit {
+    /// The interrupted commit or undo.
+    pub operation: Operation,
+    /// What took back the part that was written; `None` if nothing was.
+    pub undone: Option<Undone>,
+    /// What could not be written, and why.
+    pub left_out: Vec<Conflict>,
 }
 
 /// Results of several workspaces, by name.

@@ -55,7 +55,9 @@ impl Snapshots {
                 self.locks.keep(&place.dir, lock);
                 Ok(result)
             }
-            Phase::Finish => self.finish(&place, &operation, request.digest.is_some()),
+            Phase::Finish | Phase::FinishPossible => {
+                self.finish(&place, &operation, request.digest.is_some())
+            }
             Phase::Abort => {
                 let aborted = abort(&place, &operation);
                 self.locks.let_go(&place.dir);

@@ -18,7 +18,7 @@ impl Transactions {
         match request.phase {
             Phase::Whole => self.commit_whole(&place, operation, digest),
             Phase::Prepare => self.prepare(&place, operation, digest),
-            Phase::Finish => self.finish(&place, &operation),
+            Phase::Finish | Phase::FinishPossible => self.finish(&place, &operation),
             Phase::Abort => self.abort(&place, &operation).map(|()| CommitResult::default()),
         }
     }

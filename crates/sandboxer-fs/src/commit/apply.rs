@@ -4,6 +4,7 @@
 //! exchange that is looked at once more afterwards, so that even an edit in the very moment is not lost; what is neither was edited
 //! after the crash: it is left alone and the new content is put aside.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -24,10 +25,26 @@ use crate::xattrs;
 
 const SYNC_THREADS: usize = 8;
 
+/// What becomes of a step that fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// The commit stops there. The next command continues it.
+    #[default]
+    Stop,
+    /// The step is left out like one whose entry was changed in the original, and the commit ends.
+    LeaveOut,
+}
+
 /// Carries out `journal` below `original`. New content that cannot be placed goes to `parking`.
-pub fn apply(journal: &Journal, original: &Root, parking: &Path) -> Result<(Outcome, Edits)> {
+pub fn apply(
+    journal: &Journal,
+    original: &Root,
+    parking: &Path,
+    on_failure: OnFailure,
+) -> Result<(Outcome, Edits)> {
     let mut run = Run {
         original,
+        on_failure,
         stage: Root::open(&journal.stage).ok(),
         parking,
         graves: journal.graves().and_then(|graves| Root::open(graves).ok()),
@@ -45,6 +62,7 @@ pub fn apply(journal: &Journal, original: &Root, parking: &Path) -> Result<(Outc
 
 struct Run<'a> {
     original: &'a Root,
+    on_failure: OnFailure,
     /// Gone where an earlier run got as far as removing it: then every step was done.
     stage: Option<Root>,
     parking: &'a Path,
@@ -68,19 +86,27 @@ fn placed(journal: &Journal) -> HashMap<&RelPath, &Stamp> {
 /// What a step found.
 enum Done {
     Yes,
-    No(&'static str),
+    No(Cow<'static, str>),
+}
+
+impl Done {
+    fn no(reason: &'static str) -> Self {
+        Self::No(Cow::Borrowed(reason))
+    }
 }
 
 impl Run<'_> {
     fn step(&mut self, number: usize, step: &Step) -> Result<()> {
         let done = match step {
-            Step::Delete { path, old } => self.delete(number, path, old)?,
-            Step::Place { path, staged, old, new, .. } => self.place(path, staged, old.as_ref(), new)?,
-            Step::Dress { path, old, dress, .. } => self.dress(path, old, dress)?,
+            Step::Delete { path, old } => self.delete(number, path, old),
+            Step::Place { path, staged, old, new, .. } => self.place(path, staged, old.as_ref(), new),
+            Step::Dress { path, old, dress, .. } => self.dress(path, old, dress),
         };
         match done {
-            Done::Yes => self.record(step),
-            Done::No(reason) => self.conflict(step, reason),
+            Ok(Done::Yes) => self.record(step),
+            Ok(Done::No(reason)) => self.conflict(step, &reason),
+            Err(error) if self.on_failure == OnFailure::LeaveOut => self.conflict(step, &error.in_full()),
+            Err(error) => Err(error),
         }
     }
 
@@ -161,7 +187,7 @@ impl Run<'_> {
             return Ok(Done::Yes);
         }
         if !is_old(&now, old) {
-            return Ok(Done::No("changed in the original after the commit began"));
+            return Ok(Done::no("changed in the original after the commit began"));
         }
         let Some(stage) = &self.stage else { return parent.remove(path.name(), false).map(|()| Done::Yes) };
         // Moved aside first and looked at again there: an edit between the look and the removal shows itself.
@@ -174,7 +200,7 @@ impl Run<'_> {
     fn bury(&self, parent: &Dir, path: &RelPath, now: &Stamp, graves: &Root) -> Result<Done> {
         let failed = |e| Error::io("remove directory", self.original.shown(path), e);
         if !is_empty(parent, path.name())? {
-            return Ok(Done::No(NOT_EMPTY));
+            return Ok(Done::no(NOT_EMPTY));
         }
         // Nothing else on this filesystem has that number, for as long as the directory lies there.
         let grave = now.ino.to_string();
@@ -185,7 +211,7 @@ impl Run<'_> {
         // Something came between the look and the move.
         let back = fs::renameat_with(graves, grave.as_str(), parent, path.name(), RenameFlags::NOREPLACE);
         back.map_err(|e| Error::io("put back", self.original.shown(path), e))?;
-        Ok(Done::No(NOT_EMPTY))
+        Ok(Done::no(NOT_EMPTY))
     }
 
     /// Whether what was moved aside, now or before a crash, is what was meant; if not, it goes back.
@@ -197,12 +223,12 @@ impl Run<'_> {
         }
         let back = fs::renameat_with(stage, aside, parent, path.name(), RenameFlags::NOREPLACE);
         back.map_err(|e| Error::io("put back", self.original.shown(path), e))?;
-        Ok(Done::No("changed in the original while it was being removed"))
+        Ok(Done::no("changed in the original while it was being removed"))
     }
 
     fn place(&self, path: &RelPath, staged: &str, old: Option<&Stamp>, new: &Stamp) -> Result<Done> {
         let Some(parent) = self.original.find_parent(path)? else {
-            return Ok(Done::No("its directory is gone from the original"));
+            return Ok(Done::no("its directory is gone from the original"));
         };
         let now = parent.stamp(path.name())?;
         let both_directories = |now: &Stamp| old.is_none() && now.is_dir() && new.is_dir();
@@ -213,15 +239,15 @@ impl Run<'_> {
             return self.look_behind(staged, &parent, path, old);
         }
         let Some(stage) = &self.stage else {
-            return Ok(Done::No("changed in the original after it was committed"));
+            return Ok(Done::no("changed in the original after it was committed"));
         };
         let stage = stage.as_dir()?;
         match (now, old) {
             (None, None) => self.put_new(&stage, staged, &parent, path),
             (Some(now), Some(old)) if is_old(&now, old) => self.exchange(&stage, staged, &parent, path, old),
-            (None, Some(_)) => Ok(Done::No("deleted in the original after the commit began")),
-            (Some(_), None) => Ok(Done::No("created in the original after the commit began")),
-            (Some(_), Some(_)) => Ok(Done::No("changed in the original after the commit began")),
+            (None, Some(_)) => Ok(Done::no("deleted in the original after the commit began")),
+            (Some(_), None) => Ok(Done::no("created in the original after the commit began")),
+            (Some(_), Some(_)) => Ok(Done::no("changed in the original after the commit began")),
         }
     }
 
@@ -234,13 +260,13 @@ impl Run<'_> {
         }
         fs::renameat_with(stage, staged, parent, path.name(), RenameFlags::EXCHANGE)
             .map_err(|e| Error::io("put back", self.original.shown(path), e))?;
-        Ok(Done::No("changed in the original while it was being replaced"))
+        Ok(Done::no("changed in the original while it was being replaced"))
     }
 
     fn put_new(&self, stage: &Dir, staged: &str, parent: &Dir, path: &RelPath) -> Result<Done> {
         match fs::renameat_with(stage, staged, parent, path.name(), RenameFlags::NOREPLACE) {
             Ok(()) => Ok(Done::Yes),
-            Err(Errno::EXIST) => Ok(Done::No("created in the original after the commit began")),
+            Err(Errno::EXIST) => Ok(Done::no("created in the original after the commit began")),
             Err(e) if cannot_flag(e) => self.rename_plainly(stage, staged, parent, path),
             Err(e) => Err(Error::io("put in place", self.original.shown(path), e)),
         }
@@ -273,16 +299,16 @@ impl Run<'_> {
 
     fn dress(&self, path: &RelPath, old: &Stamp, dress: &Dress) -> Result<Done> {
         let Some(parent) = self.original.find_parent(path)? else {
-            return Ok(Done::No("its directory is gone from the original"));
+            return Ok(Done::no("its directory is gone from the original"));
         };
         let now = parent.stamp(path.name())?;
         let same = now.filter(|now| now.same_inode(old) && now.node_type() == old.node_type());
-        let Some(now) = same else { return Ok(Done::No("replaced in the original after the commit began")) };
+        let Some(now) = same else { return Ok(Done::no("replaced in the original after the commit began")) };
         if now.is_file() && (now.size, now.mtime) != (old.size, old.mtime) {
-            return Ok(Done::No("changed in the original after the commit began"));
+            return Ok(Done::no("changed in the original after the commit began"));
         }
         if now.node_type() != NodeType::Symlink && !lawful_modes(old, dress).contains(&now.permissions()) {
-            return Ok(Done::No("given another mode in the original after the commit began"));
+            return Ok(Done::no("given another mode in the original after the commit began"));
         }
         let step = |e| Error::io("set attributes of", self.original.shown(path), e);
         dress_entry(&parent, path.name(), now.node_type(), dress).map_err(step)?;
@@ -361,7 +387,7 @@ const NOT_EMPTY: &str = "holds entries in the original that the sandbox does not
 fn remove_dir(parent: &Dir, name: &[u8]) -> Result<Done> {
     match fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT) => Ok(Done::Yes),
-        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(Done::No(NOT_EMPTY)),
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(Done::no(NOT_EMPTY)),
         Err(e) => Err(Error::io("remove directory", parent.shown(name), e)),
     }
 }

@@ -33,7 +33,7 @@ impl Scene {
     fn apply(&self, step: Step) -> Option<String> {
         let journal = Journal { stage: self.path("stage"), steps: vec![step], ..Journal::default() };
         let original = Root::open(self.path("original")).unwrap();
-        let (outcome, edits) = apply(&journal, &original, &self.path("parked")).unwrap();
+        let (outcome, edits) = apply(&journal, &original, &self.path("parked"), OnFailure::Stop).unwrap();
         assert_eq!(edits.len() + outcome.conflicts.len(), 1);
         outcome.conflicts.into_iter().next().map(|c| c.reason)
     }

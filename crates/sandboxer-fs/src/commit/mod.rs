@@ -33,6 +33,7 @@ use crate::manifest::{Edits, Entry};
 use crate::root::Root;
 use crate::stamp::Stamp;
 
+pub use apply::OnFailure;
 pub use fixed::refuse_fixed;
 pub use journal::{Dress, Journal, Outcome, Settle, Step};
 pub use prepare::{Prepare, prepare};
@@ -109,12 +110,13 @@ pub fn finish(
     base: &dyn Base,
     copy: &Settling<'_>,
     applied: &dyn Fn(&Journal) -> Result<()>,
+    on_failure: OnFailure,
 ) -> Result<CommitResult> {
     let Some(journal) = Journal::load(&files.journal())? else {
         clear(files)?;
         return Ok(CommitResult::default());
     };
-    let (outcome, mut edits) = apply::apply(&journal, original, &files.parking())?;
+    let (outcome, mut edits) = apply::apply(&journal, original, &files.parking(), on_failure)?;
     applied(&journal)?;
     // What was replaced leaves the original's files before their stamps are taken: its names may be links of files that stay.
     let shelved = undo::shelve(&journal, files)?;

@@ -85,12 +85,16 @@ fn commit(
     request: CommitRequest,
     operation: &str,
 ) -> sandboxer_core::Result<CommitResult> {
-    commit_logged(space, request, &Logged { operation: Some(OpId::from_string(operation)), undo: None })
+    commit_logged(
+        space,
+        request,
+        &Logged { operation: Some(OpId::from_string(operation)), ..Logged::default() },
+    )
 }
 
 fn undo(space: &Workspace, operation: &str, undoes: &str) -> sandboxer_core::Result<CommitResult> {
     let undo = Some(OpId::from_string(undoes));
-    let logged = Logged { operation: Some(OpId::from_string(operation)), undo };
+    let logged = Logged { operation: Some(OpId::from_string(operation)), undo, ..Logged::default() };
     commit_logged(space, CommitRequest::default(), &logged)
 }
 
@@ -354,7 +358,7 @@ fn a_copy_that_is_written_to_after_the_decision_is_left_alone_and_still_in_confl
     fs::write(scene.copy("text"), with(&[(2, "sandbox")])).unwrap();
     fs::write(scene.original("text"), with(&[(18, "original")])).unwrap();
     let request = CommitRequest { on_conflict: OnConflict::Merge, ..CommitRequest::default() };
-    let logged = Logged { operation: Some(OpId::from_string("op_1")), undo: None };
+    let logged = Logged { operation: Some(OpId::from_string("op_1")), ..Logged::default() };
     scene.space.prepare(&request, &logged).unwrap();
     let meanwhile = with(&[(2, "sandbox"), (9, "meanwhile")]);
     fs::write(scene.copy("text"), &meanwhile).unwrap();

@@ -149,6 +149,7 @@ fn commits_can_be_taken_back_after_parking() {
     let logged = |op: &str, undo: Option<&str>| Logged {
         operation: Some(OpId::from_string(op)),
         undo: undo.map(OpId::from_string),
+        ..Logged::default()
     };
     let before = pending(&scene.space);
     {
@@ -250,7 +251,7 @@ fn what_is_edited_after_unparking_can_be_merged() {
     fs::write(scene.original("quiet/deep/d"), "quiet/deep/d\n1\n2\n3\n4\n5\noriginal\n").unwrap();
     let _lock = space.lock().unwrap();
     let request = CommitRequest { on_conflict: OnConflict::Merge, ..CommitRequest::default() };
-    let logged = Logged { operation: Some(OpId::from_string("op_1")), undo: None };
+    let logged = Logged { operation: Some(OpId::from_string("op_1")), ..Logged::default() };
     space.prepare(&request, &logged).unwrap();
     space.finish(&logged).unwrap();
     let merged = fs::read_to_string(scene.original("quiet/deep/d")).unwrap();

@@ -93,7 +93,11 @@ impl Scene {
 }
 
 fn logged(operation: &str, undo: Option<&str>) -> Logged {
-    Logged { operation: Some(OpId::from_string(operation)), undo: undo.map(OpId::from_string) }
+    Logged {
+        operation: Some(OpId::from_string(operation)),
+        undo: undo.map(OpId::from_string),
+        ..Logged::default()
+    }
 }
 
 /// Type, mode, content, target and modification time of everything but directories' times.

@@ -223,7 +223,8 @@ impl PluginStrategy {
         done: Result<CommitResult>,
     ) -> Result<CommitResult> {
         let told = done.as_ref().map(|done| &done.entries[..]).unwrap_or_default();
-        let changes = matches!(request.phase, Phase::Whole | Phase::Finish) && sandbox.undo().is_none();
+        let changes = matches!(request.phase, Phase::Whole | Phase::Finish | Phase::FinishPossible)
+            && sandbox.undo().is_none();
         let notices = match changes && self.capabilities.file_tree && self.capabilities.isolates {
             true => trust::take_powers(sandbox, &[pending, told].concat())?,
             false => Vec::new(),

@@ -7,7 +7,7 @@ use sandboxer_core::model::{
     CommitRequest, CommitResult, Conflict, Notice, OnConflict, Phase, RelPath, Revision, SandboxRef,
 };
 use sandboxer_core::{Error, Result};
-use sandboxer_fs::commit::{self, Journal, Step};
+use sandboxer_fs::commit::{self, Journal, OnFailure, Step};
 use sandboxer_fs::lock::ResourceLock;
 use sandboxer_fs::root::Root;
 use sandboxer_fs::space::{Logged, Means, Space};
@@ -39,7 +39,7 @@ impl GitWorktree {
         let mut space = self.files.open_space(home, self.means_of_commit())?;
         let lock = space.lock()?;
         if commit::is_decided(&space.pair().files()) {
-            space.carry_out()?;
+            space.carry_out(OnFailure::Stop)?;
         }
         let memory = Arc::new(Memory::of(home, GitSpec::load(home)?)?);
         space.pair_mut().means.history = Some(memory.clone());
@@ -66,10 +66,10 @@ impl GitWorktree {
         match request.phase {
             Phase::Whole => {
                 self.prepare(sandbox, &home, request)?;
-                self.finish(sandbox, &home)
+                self.finish(sandbox, &home, Phase::Finish)
             }
             Phase::Prepare => self.prepare(sandbox, &home, request),
-            Phase::Finish => self.finish(sandbox, &home),
+            Phase::Finish | Phase::FinishPossible => self.finish(sandbox, &home, request.phase),
             Phase::Abort => self.abort(sandbox, &home),
         }
     }
@@ -105,7 +105,7 @@ impl GitWorktree {
         }
         let on_conflict = if request.branch.is_some() { OnConflict::Theirs } else { request.on_conflict };
         let asked = CommitRequest { phase: Phase::Prepare, on_conflict, ..request.clone() };
-        let logged = Logged { operation: sandbox.operation(), undo: sandbox.undo() };
+        let logged = Logged { operation: sandbox.operation(), undo: sandbox.undo(), ..Logged::default() };
         let prepared = self.phases.prepare_holding(lock, space, &asked, &logged)?;
         let planned = self.plan(sandbox, home, space, memory, request, &prepared);
         match planned {
@@ -166,13 +166,13 @@ impl GitWorktree {
         Ok(notices)
     }
 
-    fn finish(&self, sandbox: &SandboxRef, home: &Path) -> Result<CommitResult> {
+    fn finish(&self, sandbox: &SandboxRef, home: &Path, phase: Phase) -> Result<CommitResult> {
         let planned = match Plan::load(home)? {
             Some(plan) if plan.result.is_some() => return self.finish_branch(home, plan),
             planned => planned,
         };
         let space = self.files.open_space(home, self.means_of_commit())?;
-        let finish = CommitRequest { phase: Phase::Finish, ..CommitRequest::default() };
+        let finish = CommitRequest { phase, ..CommitRequest::default() };
         let mut result = self.phases.commit(space.as_ref(), sandbox, &finish)?;
         // Nothing was decided, and nothing will be.
         self.forget_plan(home)?;

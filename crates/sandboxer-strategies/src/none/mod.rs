@@ -121,7 +121,7 @@ impl SandboxStrategy for NoIsolation {
     fn commit(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
         match request.phase {
             Phase::Prepare => return Err(self.unsupported("prepare a commit")),
-            Phase::Finish | Phase::Abort => return Ok(CommitResult::default()),
+            Phase::Finish | Phase::FinishPossible | Phase::Abort => return Ok(CommitResult::default()),
             Phase::Whole => self.refuse_gaps(sandbox, request)?,
         }
         let log = self.open(sandbox)?;

@@ -168,7 +168,7 @@ impl SandboxStrategy for StrictFake {
                 assert!(state.prepared.is_none(), "contract: prepared twice without finish or abort");
                 state.prepare(request)
             }
-            Phase::Finish => self.finish(state),
+            Phase::Finish | Phase::FinishPossible => self.finish(state),
             Phase::Abort => {
                 state.prepared = None;
                 Ok(CommitResult::default())
@@ -220,6 +220,7 @@ fn method_of(phase: Phase) -> &'static str {
         Phase::Whole => "commit",
         Phase::Prepare => "prepare",
         Phase::Finish => "finish",
+        Phase::FinishPossible => "finish_possible",
         Phase::Abort => "abort",
     }
 }

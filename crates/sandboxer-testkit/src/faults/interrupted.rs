@@ -181,8 +181,7 @@ impl Case {
         self.verdict(twin, context)
     }
 
-    /// All old or all new, or a panic that says what is torn. A rollback or a restore that was hit leaves each path of the sandbox
-    /// as it was or as it is to be; that counts as old.
+    /// All old or all new, or a panic that says what is torn.
     #[track_caller]
     pub fn verdict(&self, twin: &Seen, context: &str) -> Outcome {
         let now = self.look();
@@ -225,24 +224,16 @@ impl Case {
                 assert_eq!(now.pending, self.first.2, "{context}: something else is pending than before");
                 Outcome::New
             }
-            (Task::Rollback | Task::Restore, Some(tree)) => self.verdict_on_tree(tree, twin, context),
+            (Task::Rollback | Task::Restore, Some(tree))
+                if twin.tree.as_ref().is_some_and(|new| new.same(tree, Facets::CONTENT)) =>
+            {
+                Outcome::New
+            }
             _ => {
                 self.before.assert_same_sandbox(now, context);
                 Outcome::Old
             }
         }
-    }
-
-    fn verdict_on_tree(&self, now: &Manifest, twin: &Seen, context: &str) -> Outcome {
-        let (old, new) = (self.before.tree.as_ref().unwrap(), twin.tree.as_ref().unwrap());
-        if new.same(now, Facets::CONTENT) {
-            return Outcome::New;
-        }
-        let paths: BTreeSet<_> = [old, new, now].into_iter().flat_map(Manifest::names).collect();
-        let torn: Vec<_> =
-            paths.into_iter().filter(|path| !now.is_at(path, old) && !now.is_at(path, new)).collect();
-        assert!(torn.is_empty(), "{context}: neither as they were nor as they are to be: {torn:?}");
-        Outcome::Old
     }
 
     /// Nothing in the state directory that does not belong there, no mounts, nothing hidden beside the resource.
@@ -258,14 +249,11 @@ impl Case {
         assert!(hidden.is_empty(), "{context}: left over beside the resource: {hidden:?}");
     }
 
-    /// Rooms that are made once; content of a checkpoint that was never listed, which the next one under that name replaces; and
-    /// what a rollback that was hit had put aside, which the next one removes.
+    /// Rooms that are made once, and content of a checkpoint that was never listed, which the next one under that name replaces.
     fn may_stay(&self, path: &Path) -> bool {
         let is_room = path.ends_with("undo") || path.ends_with("workshop");
         let below = |name: &str| path.iter().any(|part| part == name);
-        is_room
-            || (self.task == Task::Checkpoint && below("checkpoints"))
-            || (matches!(self.task, Task::Rollback | Task::Restore) && below("workshop"))
+        is_room || (self.task == Task::Checkpoint && below("checkpoints"))
     }
 
     /// What was not done is done now; what was done can be built upon; and in the end all of it can go.
@@ -326,18 +314,6 @@ impl Seen {
             }
         }
         assert_eq!(self.pending, now.pending, "{context}: something else is pending");
-    }
-}
-
-impl Manifest {
-    /// Whether `path` is here what it is in `other`, or is in neither.
-    fn is_at(&self, path: &Path, other: &Self) -> bool {
-        match (self.entries.get(path), other.entries.get(path)) {
-            (Some(a), Some(b)) => {
-                (a.kind, a.size, &a.hash, &a.target) == (b.kind, b.size, &b.hash, &b.target)
-            }
-            (a, b) => a.is_none() && b.is_none(),
-        }
     }
 }
 

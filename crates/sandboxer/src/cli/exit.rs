@@ -16,6 +16,8 @@ pub const NOT_FOUND: u8 = 4;
 pub const REFUSED: u8 = 5;
 /// The isolation that was asked for is not to be had here.
 pub const UNAVAILABLE: u8 = 6;
+/// A commit is decided and partly written; the next command finishes it.
+pub const UNFINISHED: u8 = 7;
 
 /// `run`: the command took longer than it may.
 pub const RUN_TIMED_OUT: u8 = 124;
@@ -38,6 +40,7 @@ pub fn of(kind: Kind) -> u8 {
         Kind::NotFound => NOT_FOUND,
         Kind::Refused => REFUSED,
         Kind::Unavailable => UNAVAILABLE,
+        Kind::Unfinished => UNFINISHED,
         Kind::Interrupted => INTERRUPTED,
         Kind::Error
         | Kind::Unsupported
@@ -51,7 +54,7 @@ pub fn of(kind: Kind) -> u8 {
 
 /// Every constant with its name, for the test that compares them with the documentation.
 #[cfg(test)]
-pub const ALL: [(u8, &str); 13] = [
+pub const ALL: [(u8, &str); 14] = [
     (OK, "fine"),
     (ERROR, "error"),
     (USAGE, "usage"),
@@ -59,6 +62,7 @@ pub const ALL: [(u8, &str); 13] = [
     (NOT_FOUND, "not found"),
     (REFUSED, "refused"),
     (UNAVAILABLE, "unavailable"),
+    (UNFINISHED, "unfinished"),
     (RUN_TIMED_OUT, "timed out"),
     (RUN_FAILED, "run failed"),
     (RUN_NOT_EXECUTABLE, "not executable"),

@@ -6,6 +6,7 @@ use sandboxer_core::model::{CommitRequest, CommitResult, DiffEntry, DiffView, Sa
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::base::Base;
 use sandboxer_fs::commit;
+use sandboxer_fs::commit::OnFailure;
 use sandboxer_fs::copy::Transfer;
 use sandboxer_fs::filter::{Filter, Patterns};
 use sandboxer_fs::restore::{Scope, restore};
@@ -60,7 +61,7 @@ impl SnapshotSpace {
             return Ok(());
         }
         let _lock = self.lock()?;
-        self.carry_out().map(drop)
+        self.carry_out(OnFailure::Stop).map(drop)
     }
 
     /// Frozen trees, and all that may differ between them.

@@ -37,7 +37,7 @@ impl SandboxManager {
         let told = |sandbox: &Sandbox| {
             (format!("environment of {} made again", sandbox.name), json!({"from": from}))
         };
-        self.logged(&target.sandbox.id, "recreate", || self.make_again(&target, from), told)
+        self.logged(&target.sandbox.id, "recreate", json!({}), || self.make_again(&target, from), told)
     }
 
     fn lock_unused(&self, target: &Target) -> Result<(SandboxLock, Target)> {

@@ -256,7 +256,9 @@ fn a_failure_after_the_decision_is_finished_by_recovery() {
     change_all(&manager, &target);
     world.script.at("commit.finish x", Fault::Fail);
     let error = manager.commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap_err();
-    assert!(matches!(&error, Error::Workspace { workspace, .. } if workspace == "x"), "{error}");
+    let Error::Unfinished { sandbox, source } = &error else { panic!("{error}") };
+    assert_eq!(sandbox, "x");
+    assert!(matches!(&**source, Error::Workspace { workspace, .. } if workspace == "x"), "{source}");
     assert_eq!(
         (world.content("x"), world.content("y")),
         ("old".into(), "new".into()),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod abandon;
+mod abort;
 mod access;
 mod adopt;
 mod budget;

@@ -108,11 +108,10 @@ fn a_dead_commit_of_a_strategy_without_phases_is_logged_as_interrupted() {
 fn other_operations_that_died_are_logged_as_interrupted() {
     let world = World::new();
     let (manager, target) = world.one();
-    for (kind, point) in [("write", "write"), ("rollback", "rollback"), ("checkpoint", "checkpoint")] {
+    for (kind, point) in [("write", "write"), ("checkpoint", "checkpoint")] {
         world.script.at(point, Fault::Die);
         dies(|| match kind {
             "write" => manager.write(&target, &path("a"), b"").map(drop),
-            "rollback" => manager.rollback(&target, &[]).map(drop),
             _ => manager.checkpoint(&target, None).map(drop),
         });
         let recovered = world.manager().recover().unwrap();
@@ -120,6 +119,57 @@ fn other_operations_that_died_are_logged_as_interrupted() {
         assert_eq!(last(&manager, kind), ("failed".into(), "interrupted".into()));
     }
     manager.write(&target, &path("a"), b"").unwrap();
+}
+
+#[test]
+fn an_interrupted_rollback_is_finished_for_its_paths() {
+    for paths in [vec![], vec![path("a")]] {
+        let world = World::new();
+        let (manager, target) = world.one();
+        change_all(&manager, &target);
+        manager.write(&target, &path("b"), b"new").unwrap();
+        world.script.at("rollback", Fault::Die);
+        dies(|| manager.rollback(&target, &paths));
+        let recovered = world.manager().recover().unwrap();
+        assert!(recovered[0].message.starts_with("finished rollback op_"), "{recovered:?}");
+        let (state, summary) = last(&manager, "rollback");
+        assert_eq!(state, "recovered");
+        assert!(summary.ends_with("(after an interruption)"), "{summary}");
+        let left = usize::from(!paths.is_empty());
+        assert_eq!(manager.diff(&target, &[]).unwrap().workspaces[0].entries.len(), left);
+    }
+}
+
+#[test]
+fn an_interrupted_restore_is_finished_before_the_next_commit() {
+    let world = World::new();
+    let (manager, target) = world.two();
+    change_all(&manager, &target);
+    manager.checkpoint(&target, Some("good")).unwrap();
+    for workspace in &target.workspaces {
+        let one = Target { sandbox: target.sandbox.clone(), workspaces: vec![workspace.clone()] };
+        manager.write(&one, &path("a"), b"newer").unwrap();
+    }
+    world.script.at("restore y", Fault::Die);
+    dies(|| manager.restore(&target, "good"));
+    world.manager().commit(&target, &CommitRequest::default(), &CommitRules::default()).unwrap();
+    assert_eq!(last(&manager, "restore").0, "recovered");
+    assert_eq!((world.content("x"), world.content("y")), ("new".into(), "new".into()));
+}
+
+#[test]
+fn a_restore_that_cannot_be_finished_is_reported_and_may_be_repeated() {
+    let world = World::new();
+    let (manager, target) = world.one();
+    manager.checkpoint(&target, Some("good")).unwrap();
+    world.script.at("restore", Fault::Die);
+    dies(|| manager.restore(&target, "good"));
+    world.script.at("restore", Fault::Fail);
+    let recovered = world.manager().recover().unwrap();
+    assert!(recovered[0].failed, "{recovered:?}");
+    assert!(recovered[0].message.contains("repeat it before you commit"), "{recovered:?}");
+    assert_eq!(last(&manager, "restore").0, "failed");
+    manager.restore(&target, "good").unwrap();
 }
 
 #[test]

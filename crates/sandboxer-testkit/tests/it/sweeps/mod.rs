@@ -1,5 +1,6 @@
 //! Runs of the binary under strace that are killed, or get an error, at one system call after another.
 
+mod abort;
 mod adversarial;
 mod container;
 mod database;

@@ -50,7 +50,9 @@ fn sweep(task: Task) {
     }
     println!("{task:?}: old {}, new {}, killed {killed} of {}", seen[0], seen[1], points.len());
     assert!(killed * 2 > points.len(), "only {killed} of {} points were reached", points.len());
-    assert!(seen[0] > 0, "a sweep over a whole {task:?} sees it undone");
+    // Recovery finishes a rollback or restore from the moment it is logged; the few points before that may not be in the sample.
+    let expected = usize::from(matches!(task, Task::Rollback | Task::Restore));
+    assert!(seen[expected] > 0, "a sweep over a whole {task:?} sees it {}", ["undone", "finished"][expected]);
 }
 
 #[test]

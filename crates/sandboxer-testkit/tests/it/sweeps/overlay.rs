@@ -173,7 +173,13 @@ fn sweep(task: Task) {
     }
     println!("{task:?}: {undone} undone, killed {killed} of {}", points.len());
     assert!(killed * 2 > points.len(), "only {killed} of {} points were reached", points.len());
-    assert!(undone > 0, "a sweep over a whole {task:?} sees it undone");
+    // Recovery finishes a rollback or restore from the moment it is logged; the few points before that may not be in the sample.
+    match task {
+        Task::Restore | Task::Rollback => {
+            assert!(undone < points.len(), "a sweep over a whole {task:?} sees it finished")
+        }
+        _ => assert!(undone > 0, "a sweep over a whole {task:?} sees it undone"),
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use sandboxer_core::model::{CommitRequest, DiffEntry, History, OnConflict};
 use sandboxer_core::service::TargetCommit;
 use sandboxer_documents::conflicts::Attempt;
 use sandboxer_documents::git::revisions;
-use sandboxer_documents::{CommitDocument, Summary};
+use sandboxer_documents::{AbortDocument, CommitDocument, Summary};
 
 use super::{Named, TargetOrPlan, rel_paths};
 use crate::cli::conflicts::{self, ConflictArgs};
@@ -42,6 +42,7 @@ Examples:
   sandbox commit try --keep-commits                    Git: keep the commits that were made inside
   sandbox commit --plan fix-123                        All open sandboxes of a plan, as one
   sandbox commit try --dry-run                         Only tell what would be done
+  sandbox commit try --abort                           Take back one that stopped half way
   sandbox commit try --if 'paths=src/**; max-files=50; no-flags'      Only what is harmless")]
 pub struct Args {
     #[command(flatten)]
@@ -66,6 +67,9 @@ pub struct Args {
     /// Check everything and tell what would be committed, but write nothing
     #[arg(long, conflicts_with = "write_conflicts")]
     pub dry_run: bool,
+    /// Take back what a commit has written that was interrupted and cannot be finished
+    #[arg(long, conflicts_with_all = ["plan", "paths", "dry_run", "message", "digest", "patch", "hunks"])]
+    pub abort: bool,
 }
 
 /// What becomes of it in a git repository.
@@ -93,6 +97,7 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         ..CommitRequest::default()
     };
     let id = match args.target.named() {
+        Named::Sandbox(id) if args.abort => return abort(app, id),
         Named::Plan(plan) => return plans::commit(app, plan, &request, &args.rules, args.dry_run),
         Named::Sandbox(id) => id,
     };
@@ -128,6 +133,30 @@ pub fn run(app: &mut App, args: &Args) -> Outcome {
         })?,
     }
     Ok(exit_code(&commit))
+}
+
+fn abort(app: &mut App, id: &str) -> Outcome {
+    let session = app.open()?;
+    let target = session.find(id)?;
+    let aborted = session.manager.abort_commit(&target)?;
+    if app.ui.json {
+        app.ui.document(&AbortDocument::new(&aborted))?;
+        return Ok(exit::OK);
+    }
+    let (name, operation) = (output::name(&target.sandbox.name), &aborted.operation);
+    app.ui.line(match &aborted.undone {
+        Some(_) => format!(
+            "aborted {} {} of {name}: what it had written is taken back",
+            operation.kind, operation.id
+        ),
+        None => format!("aborted {} {} of {name}: nothing had been written", operation.kind, operation.id),
+    })?;
+    app.ui.flush()?;
+    for conflict in &aborted.left_out {
+        app.ui.warn(format_args!("could not be written: {}", conflict_sentence(conflict)));
+    }
+    app.ui.next("still pending:", &format!("sandbox diff {}", shell_word(&target.sandbox.name)));
+    Ok(exit::OK)
 }
 
 /// Somebody edited what was being written, after the point of no return: their edit stands, ours is put aside.

@@ -93,6 +93,7 @@ pub fn commit(remote: &mut Remote<'_>, args: &commit::Args) -> Outcome {
             ("--patch", args.selection.patch),
             ("--hunks", args.selection.hunks.is_some()),
             ("--policy", !args.rules.policy.is_empty()),
+            ("--abort", args.abort),
         ],
     )?;
     let request = CommitRequest {

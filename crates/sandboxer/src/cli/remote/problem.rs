@@ -117,6 +117,7 @@ fn kind(word: &str) -> Kind {
         "config" => Kind::Config,
         "corrupt" => Kind::Corrupt,
         "newer_state" => Kind::NewerState,
+        "unfinished" => Kind::Unfinished,
         _ => Kind::Error,
     }
 }
@@ -184,6 +185,7 @@ mod tests {
             Config,
             Corrupt,
             NewerState,
+            Unfinished,
         ] {
             let word = serde_json::to_value(known).unwrap();
             assert_eq!(kind(word.as_str().unwrap()), known);
