@@ -18,6 +18,17 @@ use crate::mounts::mounts_below;
 
 const STRATEGY: &str = "filesystem_copy";
 
+/// How a command was kept from finishing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// It was killed: the next command finishes what it did, or takes it back.
+    Killed,
+    /// A call of it failed.
+    Failed,
+    /// Calls failed until its end, and so kept it from tidying up behind itself.
+    FailedForGood,
+}
+
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
@@ -144,18 +155,12 @@ impl Case {
 
     /// Recovers twice with the next command, then checks everything, and that both roads go on from there.
     #[track_caller]
-    pub fn recover_and_check(&self, twin: &Seen, context: &str) -> Outcome {
-        let outcome = self.recover(twin, context);
-        self.assert_no_leftovers(outcome, twin, context);
-        self.go_on(outcome, twin, context);
-        outcome
-    }
-
-    /// The same after a failure that lasted, and so kept the command from tidying up behind itself: what it left has to be gone
-    /// once the command was repeated.
-    #[track_caller]
-    pub fn recover_and_check_late(&self, twin: &Seen, context: &str) -> Outcome {
-        let outcome = self.recover(twin, context);
+    pub fn recover_and_check(&self, cut: Cut, twin: &Seen, context: &str) -> Outcome {
+        let outcome = self.recover(cut, twin, context);
+        // What calls that go on failing leave behind has to be gone once the command was repeated.
+        if cut != Cut::FailedForGood {
+            self.assert_no_leftovers(cut, outcome, twin, context);
+        }
         self.go_on(outcome, twin, context);
         outcome
     }
@@ -170,7 +175,7 @@ impl Case {
     }
 
     #[track_caller]
-    fn recover(&self, twin: &Seen, context: &str) -> Outcome {
+    fn recover(&self, cut: Cut, twin: &Seen, context: &str) -> Outcome {
         for _ in 0..2 {
             let recovery = self.cli.run(&["list"]);
             let told = super::cli::describe(&recovery);
@@ -178,7 +183,27 @@ impl Case {
         }
         let unsettled = self.cli.operations_in(&["running", "decided"]);
         assert!(unsettled.is_empty(), "{context}: still under way in the log: {unsettled:?}");
-        self.verdict(twin, context)
+        match self.task {
+            Task::Rollback | Task::Restore if cut != Cut::Killed => self.verdict_on_paths(twin, context),
+            _ => self.verdict(twin, context),
+        }
+    }
+
+    /// A rollback or a restore that failed has said so. It leaves each path of the sandbox as it was or as it is to be, which counts as old.
+    #[track_caller]
+    fn verdict_on_paths(&self, twin: &Seen, context: &str) -> Outcome {
+        let found = self.look();
+        self.before.resource.assert_same(&found.resource, Facets::UNTOUCHED, context);
+        let trees = [&self.before.tree, &twin.tree, &found.tree].map(|tree| tree.as_ref().unwrap());
+        let [old, new, now] = trees;
+        if new.same(now, Facets::CONTENT) {
+            return Outcome::New;
+        }
+        let paths: BTreeSet<_> = trees.into_iter().flat_map(Manifest::names).collect();
+        let torn: Vec<_> =
+            paths.into_iter().filter(|path| !now.is_at(path, old) && !now.is_at(path, new)).collect();
+        assert!(torn.is_empty(), "{context}: neither as they were nor as they are to be: {torn:?}");
+        Outcome::Old
     }
 
     /// All old or all new, or a panic that says what is torn.
@@ -238,10 +263,10 @@ impl Case {
 
     /// Nothing in the state directory that does not belong there, no mounts, nothing hidden beside the resource.
     #[track_caller]
-    pub fn assert_no_leftovers(&self, outcome: Outcome, twin: &Seen, context: &str) {
+    pub fn assert_no_leftovers(&self, cut: Cut, outcome: Outcome, twin: &Seen, context: &str) {
         let now = inventory(&self.cli);
         let expected = if outcome == Outcome::New { &twin.inventory } else { &self.before.inventory };
-        let is_extra = |path: &&PathBuf| !expected.contains(*path) && !self.may_stay(path);
+        let is_extra = |path: &&PathBuf| !expected.contains(*path) && !self.may_stay(cut, path);
         let extra: Vec<_> = now.iter().filter(is_extra).collect();
         assert!(extra.is_empty(), "{context} ({outcome:?}): left over in the state directory: {extra:?}");
         assert_eq!(mounts_below(self.dir()), Vec::<PathBuf>::new(), "{context}: mounts are left over");
@@ -249,11 +274,17 @@ impl Case {
         assert!(hidden.is_empty(), "{context}: left over beside the resource: {hidden:?}");
     }
 
-    /// Rooms that are made once, and content of a checkpoint that was never listed, which the next one under that name replaces.
-    fn may_stay(&self, path: &Path) -> bool {
+    /// Rooms that are made once; content of a checkpoint that was never listed, which the next one under that name replaces; and
+    /// what a rollback that failed had put aside, which the next one removes.
+    fn may_stay(&self, cut: Cut, path: &Path) -> bool {
         let is_room = path.ends_with("undo") || path.ends_with("workshop");
         let below = |name: &str| path.iter().any(|part| part == name);
-        is_room || (self.task == Task::Checkpoint && below("checkpoints"))
+        is_room
+            || match self.task {
+                Task::Checkpoint => below("checkpoints"),
+                Task::Rollback | Task::Restore => cut != Cut::Killed && below("workshop"),
+                _ => false,
+            }
     }
 
     /// What was not done is done now; what was done can be built upon; and in the end all of it can go.
@@ -266,7 +297,7 @@ impl Case {
                 "{context}: the repeated command did nothing"
             );
         }
-        self.assert_no_leftovers(Outcome::New, twin, context);
+        self.assert_no_leftovers(Cut::Killed, Outcome::New, twin, context);
         self.build_upon(context);
         let before = Manifest::capture(&self.resource);
         self.cli.ok(&["destroy", "--discard", &self.sandbox.id]);
@@ -314,6 +345,18 @@ impl Seen {
             }
         }
         assert_eq!(self.pending, now.pending, "{context}: something else is pending");
+    }
+}
+
+impl Manifest {
+    /// Whether `path` is here what it is in `other`, or is in neither.
+    fn is_at(&self, path: &Path, other: &Self) -> bool {
+        match (self.entries.get(path), other.entries.get(path)) {
+            (Some(a), Some(b)) => {
+                (a.kind, a.size, &a.hash, &a.target) == (b.kind, b.size, &b.hash, &b.target)
+            }
+            (a, b) => a.is_none() && b.is_none(),
+        }
     }
 }
 

@@ -10,6 +10,9 @@ use super::{Cli, Created};
 use crate::manifest::{Facets, Manifest};
 use crate::mounts::mounts_below;
 
+/// How a commit ends that is decided, and stopped half way.
+pub const UNFINISHED: i32 = 7;
+
 /// What became of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
