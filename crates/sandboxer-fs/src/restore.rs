@@ -63,7 +63,7 @@ pub fn restore(
     source: &mut dyn Source,
     workshop: &Dir,
 ) -> Result<Restored> {
-    let Scan { candidates: mut all, links } = comparison.base.scan(comparison)?;
+    let Scan { candidates: mut all, links, .. } = comparison.base.scan(comparison)?;
     all.sort_by(|a, b| a.path.cmp(&b.path));
     let deltas = describe_all(comparison, all.clone(), &links)?;
     let differing: BTreeSet<_> = deltas.iter().map(|d| d.entry.path.clone()).collect();

@@ -104,6 +104,14 @@ impl Root {
         parent.stamp(path.name())
     }
 
+    /// The stamp of the directory at `path`, or of the root; `None` where there is none.
+    pub fn find_dir_stamp(&self, path: Option<&RelPath>) -> Result<Option<Stamp>> {
+        match path {
+            Some(path) => Ok(self.stamp(path)?.filter(Stamp::is_dir)),
+            None => self.as_dir()?.stamp_self().map(Some),
+        }
+    }
+
     /// Opens the regular file at `path` for reading; `None` where it is not there any more.
     pub fn find_file(&self, path: &RelPath) -> Result<Option<OwnedFd>> {
         let Some(parent) = self.find_parent(path)? else { return Ok(None) };

@@ -12,9 +12,18 @@ const CHECKSUM: usize = 32;
 
 /// Writes a value to `path`, durably and at once.
 pub fn store<T: Serialize>(magic: &[u8; 8], value: &T, path: &Path) -> Result<()> {
+    durable::write(path, &seal(magic, value, path)?)
+}
+
+/// Writes a value to `path` at once, and leaves it to the system when it is on disk.
+pub fn store_lazily<T: Serialize>(magic: &[u8; 8], value: &T, path: &Path) -> Result<()> {
+    durable::write_lazily(path, &seal(magic, value, path)?)
+}
+
+fn seal<T: Serialize>(magic: &[u8; 8], value: &T, path: &Path) -> Result<Vec<u8>> {
     let body = postcard::to_stdvec(value).map_err(|e| Error::corrupt(path, e.to_string()))?;
     let checksum = blake3::hash(&body);
-    durable::write(path, &[magic.as_slice(), &body, checksum.as_bytes()].concat())
+    Ok([magic.as_slice(), &body, checksum.as_bytes()].concat())
 }
 
 /// Reads the value at `path`; `None` where there is none.

@@ -278,6 +278,7 @@ fn merge_one(job: &Prepare<'_>, delta: &mut Delta, path: RelPath, reason: String
         return Ok(stuck("only a file that is committed whole can be merged"));
     }
     match delta.entry.kind {
+        DiffKind::Created if now.at.is_none() => Ok(stuck("there is nothing to merge it with")),
         DiffKind::Deleted if now.at.is_none() => {
             delta.plan.over = Some(now);
             Ok(Outcome::Planned)

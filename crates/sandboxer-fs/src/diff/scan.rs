@@ -1,6 +1,6 @@
 //! Which entries of a copy were touched: a walk that stats everything and reads nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -55,6 +55,8 @@ pub struct Scan {
     pub candidates: Vec<Candidate>,
     /// Of all files with several names.
     pub links: Links,
+    /// New entries that may have replaced something which the original has no more.
+    pub unsure: BTreeSet<RelPath>,
 }
 
 struct DirTask {

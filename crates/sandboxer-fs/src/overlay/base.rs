@@ -7,6 +7,7 @@ use sandboxer_core::{Error, Result};
 
 use super::instant::Instant;
 use super::layer::{Layer, Origin};
+use super::noted::Noted;
 use super::records::{Recorded, Records, Replaced, Says, says};
 use super::touched::{Facts, Touched, touched};
 use crate::base::Base;
@@ -33,6 +34,8 @@ pub struct OverlayBase<'a> {
     pub preserve: Root,
     /// What a live mount took for its own: gone there, it leaves no whiteout.
     pub taken: BTreeSet<RelPath>,
+    /// Until when it is certain what is new in a directory.
+    pub noted: Noted,
 }
 
 impl OverlayBase<'_> {
@@ -133,6 +136,19 @@ impl OverlayBase<'_> {
         Ok(is_moved && self.instant.is_before(&written(&self.dir_above(path)?)))
     }
 
+    /// Whether something that the sandbox replaced at `path` may have gone from the original since. The entry does not tell, but the
+    /// directory does: no name of it was changed since the entry was made.
+    pub(super) fn may_be_gone(&self, path: &RelPath, born: i64) -> Result<bool> {
+        let above = path.parent();
+        let Some(dir) = self.original.find_dir_stamp(above.as_ref())? else { return Ok(false) };
+        if self.noted.uncertain.contains(path) {
+            return Ok(true);
+        }
+        let is_noted = self.noted.at.get(&above) == Some(&dir.ctime);
+        let born = if born == 0 { self.instant.at } else { born };
+        Ok(!is_noted && self.instant.is_since(born, dir.ctime))
+    }
+
     /// Whether anything may have been added to, or have gone from, the directory of `path` since the instant.
     fn has_changed_around(&self, path: &RelPath) -> Result<bool> {
         Ok(self.instant.is_before(&self.dir_above(path)?))
@@ -208,7 +224,7 @@ impl Base for OverlayBase<'_> {
             scan: Scan::default(),
         };
         for (path, facts) in &all.paths {
-            run.visit(path, facts)?;
+            run.visit(path, facts, &all)?;
         }
         run.gone_from_taken()?;
         let Run { found, mut scan, .. } = run;
@@ -237,7 +253,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn visit(&mut self, path: &RelPath, facts: &Facts) -> Result<()> {
+    fn visit(&mut self, path: &RelPath, facts: &Facts, all: &Touched) -> Result<()> {
         self.comparison.cancel.check()?;
         let now = self.comparison.copy.stamp(path)?;
         let is_dir = now.is_some_and(|s| s.is_dir());
@@ -260,9 +276,29 @@ impl Run<'_> {
         match (&base, now) {
             (None, None) => {}
             (Some(b), Some(now)) if !is_dir && untouched(b, now) => {}
+            (None, Some(_)) if self.is_unsure(path, facts, all)? => {
+                self.scan.unsure.insert(path.clone());
+                self.found.insert(path.clone(), Candidate { path: path.clone(), base, now });
+            }
             _ => drop(self.found.insert(path.clone(), Candidate { path: path.clone(), base, now })),
         }
         Ok(())
+    }
+
+    /// Whether what looks new may have replaced something. In a directory that was made inside there was nothing.
+    fn is_unsure(&self, path: &RelPath, facts: &Facts, all: &Touched) -> Result<bool> {
+        if says(&self.base.recorded, path) != Says::Silent || self.is_in_own_directory(path, all)? {
+            return Ok(false);
+        }
+        self.base.may_be_gone(path, facts.born)
+    }
+
+    /// Whether the directory of `path` was made inside; the original may have got it by a commit since, as a younger one.
+    fn is_in_own_directory(&self, path: &RelPath, all: &Touched) -> Result<bool> {
+        let Some(above) = path.parent() else { return Ok(false) };
+        let Some(facts) = all.paths.get(&above).filter(|facts| facts.entry) else { return Ok(false) };
+        let in_original = self.base.original.stamp(&above)?;
+        Ok(facts.origin.is_none() || in_original.is_some_and(|dir| dir.btime > facts.born))
     }
 
     /// The base at `path`; of unknown content where the original is not what the sandbox's entry came from.

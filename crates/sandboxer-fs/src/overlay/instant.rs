@@ -61,9 +61,14 @@ impl Instant {
         self.is_before_time(stamp.ctime)
     }
 
+    /// Whether a time of the filesystem is `other` or a later one, which is one since the base was taken.
+    pub fn is_since(&self, other: i64, time: i64) -> bool {
+        time >= other.saturating_sub(self.stepped_back)
+    }
+
     /// Whether a time of the filesystem is this one or a later one.
     pub fn is_before_time(&self, time: i64) -> bool {
-        time >= self.at.saturating_sub(self.stepped_back)
+        self.is_since(self.at, time)
     }
 
     /// Takes notice of what the clock says now. Whether it is further behind than it was ever seen.

@@ -11,6 +11,7 @@ mod copier;
 pub mod instant;
 pub mod layer;
 mod live;
+mod noted;
 pub mod preserve;
 pub mod records;
 pub mod refresh;

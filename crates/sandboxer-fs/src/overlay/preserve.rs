@@ -14,6 +14,7 @@ use sandboxer_core::model::RelPath;
 use super::base::OverlayBase;
 use super::layer::Layer;
 use super::live::{detach, hide, is_holder, take_over};
+use super::noted::{Noted, after_commit, before_commit, directories_of};
 use super::records::{Records, Replaced, Says, says};
 use super::shelf::{Making, Put, Shelf};
 use super::space::OverlaySpec;
@@ -100,7 +101,9 @@ impl Watcher {
                 None => hide_before(&base, &shelf, path, &mut edits)?,
             }
         }
-        note_directories(&base, changes.paths.iter(), &mut edits)?;
+        let directories = directories_of(changes.paths.iter());
+        before_commit(&base, &self.home, &directories, &mut edits)?;
+        note_directories(&base, directories, &mut edits)?;
         base.rewrite(edits)?;
         match &self.merged {
             Some(merged) => {
@@ -132,7 +135,7 @@ impl Watcher {
                 None => drop_holder(&base, path)?,
             }
         }
-        Ok(())
+        after_commit(&base, &self.home, directories_of(changes.paths.iter()))
     }
 
     fn places(&self) -> Places {
@@ -150,6 +153,7 @@ impl Watcher {
             layers: dirs.map(|dir| Layer::open(&dir, self.spec.marks)).collect::<Result<_>>()?,
             preserve: Root::open(places.preserve())?,
             taken: taken::load(&self.home)?,
+            noted: Noted::load(&self.home)?,
         })
     }
 }
@@ -179,13 +183,12 @@ fn drop_holder(base: &OverlayBase<'_>, path: &RelPath) -> Result<()> {
 
 /// Notes what the directories are that a commit is about to write to: afterwards their times would say that anybody may have changed
 /// them.
-fn note_directories<'p>(
+fn note_directories(
     base: &OverlayBase<'_>,
-    paths: impl Iterator<Item = &'p RelPath>,
+    directories: BTreeSet<Option<RelPath>>,
     edits: &mut Edits,
 ) -> Result<()> {
-    let parents: BTreeSet<RelPath> = paths.filter_map(RelPath::parent).collect();
-    for dir in parents {
+    for dir in directories.into_iter().flatten() {
         if edits.contains_key(&dir) || says(&base.recorded, &dir) != Says::Silent {
             continue;
         }
@@ -198,9 +201,10 @@ fn note_directories<'p>(
 }
 
 /// The same for a commit of the workspace itself.
-pub(super) fn note_own_directories(base: &OverlayBase<'_>, journal: &Journal) -> Result<()> {
-    let mut edits = Edits::new();
-    note_directories(base, journal.steps.iter().map(Step::path), &mut edits)?;
+pub(super) fn note_own_directories(base: &OverlayBase<'_>, home: &Path, journal: &Journal) -> Result<()> {
+    let (directories, mut edits) = (directories_of(journal.steps.iter().map(Step::path)), Edits::new());
+    before_commit(base, home, &directories, &mut edits)?;
+    note_directories(base, directories, &mut edits)?;
     for step in &journal.steps {
         if let Step::Place { path, new, .. } = step
             && new.is_dir()

@@ -12,6 +12,7 @@ use sandboxer_core::model::{CommitRequest, Conflict, NodeType, OnConflict, RelPa
 use super::base::OverlayBase;
 use super::instant::Instant;
 use super::layer::Layer;
+use super::preserve::in_layers;
 use super::records::Recorded;
 use super::space::{OverlaySpace, OverlaySpec};
 use crate::base::Base;
@@ -53,12 +54,24 @@ pub fn refresh(space: &OverlaySpace, renew: &dyn Fn() -> Result<()>) -> Result<R
     let kept: BTreeSet<RelPath> = rebased.bases.iter().map(|(path, _)| path.clone()).collect();
     let (updated, mut edits) = bring_up_to_date(space, &instant, &rebased.differing, &held)?;
     OverlaySpec { instant, ..space.spec().clone() }.store(&pair.home)?;
+    edits.extend(known_to_be_new(&base)?);
     // By the new instant everything else is what the original has.
     edits.extend(rebased.bases);
     base.records.replace(edits)?;
     forget_preserved(space, &kept)?;
     renew()?;
     Ok(Refreshed { merged: rebased.merged, updated, conflicts: rebased.conflicts })
+}
+
+/// What is known to be new, and still is.
+fn known_to_be_new(base: &OverlayBase<'_>) -> Result<Edits> {
+    let mut edits = Edits::new();
+    for (path, _) in base.recorded.iter().filter(|(_, entry)| entry.is_none()) {
+        if in_layers(base, path) && base.original.stamp(path)?.is_none() {
+            edits.insert(path.clone(), None);
+        }
+    }
+    Ok(edits)
 }
 
 /// The bases of what the original has below directories in conflict, as far as the sandbox did not know it: by the new instant it

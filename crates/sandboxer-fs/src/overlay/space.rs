@@ -2,19 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use sandboxer_core::model::{Change, CommitResult, DiffView, RelPath};
+use sandboxer_core::model::{Change, CommitResult, DiffKind, DiffView, RelPath};
 use sandboxer_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::base::OverlayBase;
 use super::instant::{Clock, Instant};
 use super::layer::{Layer, Marks};
+use super::noted::{Noted, after_commit, directories_of};
 use super::preserve;
 use super::records::{Records, Says, says};
 use super::stack::{Places, Stack, dress_like};
 use super::taken;
 use crate::base::{Base, PACK};
-use crate::commit::Journal;
+use crate::commit::{Journal, Step};
 use crate::content::read_all;
 use crate::copy::Transfer;
 use crate::diff::{Delta, differences};
@@ -169,6 +170,7 @@ impl OverlaySpace {
             layers,
             preserve: Root::open(self.places.preserve())?,
             taken: taken::load(&self.pair.home)?,
+            noted: Noted::load(&self.pair.home)?,
         })
     }
 
@@ -244,7 +246,7 @@ impl Space for OverlaySpace {
         if let Some(prepared) = Journal::load(&self.pair.files().prepared())? {
             preserve::keep_for_checkpoints(&self.spec, &self.places, &prepared)?;
             let base = self.overlay_base()?;
-            preserve::note_own_directories(&base, &prepared)?;
+            preserve::note_own_directories(&base, &self.pair.home, &prepared)?;
             if prepared.undoes.is_some() {
                 preserve::keep_own(&base, &self.pair.copy, &prepared)?;
             }
@@ -259,6 +261,8 @@ impl Space for OverlaySpace {
         if journal.undoes.is_some() {
             preserve::hide_own(&self.overlay_base()?, &self.pair.copy, journal)?;
         }
+        let directories = directories_of(journal.steps.iter().map(Step::path));
+        after_commit(&self.overlay_base()?, &self.pair.home, directories)?;
         preserve::forget_preserved(&self.places, journal)
     }
 
@@ -280,6 +284,9 @@ fn remember(base: &OverlayBase<'_>, deltas: &[Delta]) -> Result<()> {
     let mut edits = Edits::new();
     for delta in deltas.iter().filter(|delta| !delta.entry.moved) {
         let path = delta.entry.from.as_ref().unwrap_or(&delta.entry.path);
+        if is_new_beside_others(base, delta)? {
+            edits.insert(delta.entry.path.clone(), None);
+        }
         let Some(entry) = delta.base.clone().filter(is_known) else { continue };
         if says(&base.recorded, path) == Says::Silent {
             edits.insert(path.clone(), Some(entry));
@@ -294,6 +301,17 @@ fn remember(base: &OverlayBase<'_>, deltas: &[Delta]) -> Result<()> {
         }
     }
     base.rewrite(edits)
+}
+
+/// Whether a name is new in a directory of the original: only there something else could have been.
+fn is_new_beside_others(base: &OverlayBase<'_>, delta: &Delta) -> Result<bool> {
+    let path = &delta.entry.path;
+    let is_new = matches!(delta.entry.kind, DiffKind::Created | DiffKind::Renamed);
+    if !is_new || says(&base.recorded, path) != Says::Silent {
+        return Ok(false);
+    }
+    path.parent()
+        .map_or(Ok(true), |above| Ok(base.original.stamp(&above)?.is_some_and(|found| found.is_dir())))
 }
 
 fn no_entry(layer: &Layer, path: &RelPath) -> bool {

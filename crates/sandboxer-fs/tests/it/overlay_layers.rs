@@ -433,13 +433,14 @@ fn compare_copied(stack: &Stack) {
     }
 }
 
-/// What the layers name, without the numbers of inodes, which differ between copies.
+/// What the layers name, without the numbers and births of inodes, which differ between copies.
 fn facts(stack: &Stack, layers: &[PathBuf]) -> Touched {
     let layers = stack.open(layers);
     let mut found =
         touched(&layers.iter().collect::<Vec<_>>(), &Filter::all(), 2, &CancelFlag::default()).unwrap();
     for facts in found.paths.values_mut() {
         facts.links = facts.links.map(|(_, names, nlink)| (0, names, nlink));
+        facts.born = 0;
     }
     found.lower_inos.clear();
     found

@@ -69,6 +69,8 @@ pub struct SandboxModel {
     pub path: PathBuf,
     /// Whether it shows the original where nothing was changed.
     pub looks_through: bool,
+    /// Whether changes are git's, which knows no more of a mode than whether a file is a program.
+    pub in_git: bool,
     pub base: Tree,
     pub pending: BTreeMap<String, Pending>,
     /// Paths that may show any version that the original has had.
@@ -201,13 +203,16 @@ impl SandboxModel {
         }
     }
 
-    /// A conflict has a reason. One at a new path can have it where the file was renamed from.
+    /// Whether somebody else was there. At a new path that can be where the file was renamed from, or beside it: an overlay does not
+    /// know what a new file replaced.
+    fn is_contested(&self, path: &str) -> bool {
+        let is_new = self.pending.get(path).is_some_and(|p| p.seen.is_none());
+        self.foreign.iter().any(|f| is_related(f, path)) || (is_new && !self.foreign.is_empty())
+    }
+
+    /// A conflict has a reason.
     pub fn check_conflicts(&self, paths: &[String]) -> Checked {
-        let is_new = |path: &str| self.pending.get(path).is_some_and(|p| p.seen.is_none());
-        let has_reason = |path: &str| {
-            self.foreign.iter().any(|f| is_related(f, path)) || (is_new(path) && !self.foreign.is_empty())
-        };
-        match paths.iter().find(|path| !has_reason(path)) {
+        match paths.iter().find(|path| !self.is_contested(path)) {
             Some(path) => Err(format!("{} has a conflict at {path}, where nobody else was", self.name)),
             None => Ok(()),
         }
@@ -234,9 +239,12 @@ impl SandboxModel {
                 return Err(format!("{what}, and does not name it"));
             }
             let found = old.get(&path);
-            // Known gap: an overlay does not know what a file replaced that was then deleted by hand.
-            let comes_back = self.looks_through && found.is_none();
-            let is_lost = pending.seen.as_ref() != found && on_conflict != OnConflict::Theirs && !comes_back;
+            let has_other_mode = || match (&pending.seen, found) {
+                (Some(seen), Some(found)) => seen.lines() == found.lines(),
+                _ => false,
+            };
+            let is_known = pending.seen.as_ref() == found || (self.in_git && has_other_mode());
+            let is_lost = !is_known && on_conflict != OnConflict::Theirs;
             if is_lost && !merged(&path, pending) {
                 return Err(format!("{what}: lost {found:?}; the program had seen {:?}", pending.seen));
             }
@@ -246,7 +254,7 @@ impl SandboxModel {
         }
         for (path, pending) in self.pending.iter().filter(|(path, _)| in_scope(path, scope)) {
             let is_done = pending.now.as_ref() == new.get(path) || pending.now == pending.seen;
-            let is_left = on_conflict == OnConflict::Ours && self.foreign.iter().any(|f| is_related(f, path));
+            let is_left = on_conflict == OnConflict::Ours && self.is_contested(path);
             if !is_done && !is_left && !merged(path, pending) {
                 return Err(format!("the commit of {} left out {path}: {pending:?}", self.name));
             }

@@ -188,6 +188,7 @@ impl World {
             prefix,
             path: made["sandbox_path"].as_str().unwrap_or_default().into(),
             looks_through: self.kind.looks_through(),
+            in_git: self.kind == Kind::Git,
             base: Tree::new(),
             pending: BTreeMap::new(),
             loose: BTreeSet::new(),
@@ -334,6 +335,7 @@ impl World {
                 self.check_original("a commit in conflict")?;
                 let explained =
                     self.sandboxes[who].check_conflicts(&texts(&document["error"]["paths"], "path"));
+                let explained = explained.map_err(|wrong| format!("{wrong}: {}", ran.describe()));
                 // What is selected can lack the directory that it is in. A checkout also knows what is not committed to git.
                 if scope.is_empty() && self.kind != Kind::Git { explained } else { Ok(()) }
             }

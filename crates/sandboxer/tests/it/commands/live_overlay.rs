@@ -16,6 +16,13 @@ fn users() -> Vec<User> {
     users
 }
 
+/// What a commit says that is in conflict.
+fn conflict(user: &User) -> String {
+    let ran = user.run(&["commit", "q"]);
+    assert_eq!(ran.code, 3, "{}", ran.stderr);
+    ran.stderr
+}
+
 /// A program whose working directory is `below` the sandbox, until this is dropped.
 struct Resident(Child);
 
@@ -255,5 +262,49 @@ fn a_rollback_does_not_discard_what_it_was_not_asked_to() {
         assert_eq!(user.inside("q", "cat d"), "file\n");
         user.ok(&["rollback", "q", "d"]);
         assert_eq!(user.inside("q", "cat d/x"), "1\n2\n3\n");
+    }
+}
+
+#[test]
+fn what_was_replaced_inside_and_deleted_outside_does_not_come_back_by_itself() {
+    for user in users() {
+        user.inside("q", "sed -i s/2/two/ d/x; sed -i s/2/two/ f");
+        user.outside("rm d/x f");
+        let said = conflict(&user);
+        assert!(said.contains("d/x") && said.contains("may have been deleted in the original"), "{said}");
+        assert_eq!(user.outside("find . -type f"), "./g\n");
+        user.ok(&["commit", "q", "f", "--on-conflict", "theirs"]);
+        assert_eq!(user.outside("cat f"), "1\ntwo\n3\n");
+        conflict(&user);
+    }
+}
+
+#[test]
+fn what_is_new_is_committed_whatever_others_do_beside_it() {
+    for user in users() {
+        user.ok(&["create", "--name", "two", "--strategy", "overlay", "--no-fallback"]);
+        user.inside("q", "echo 1 > d/new; mkdir n; echo 1 > n/new; echo 1 > top");
+        user.inside("two", "echo 2 > d/other; rm f; echo 2 > other");
+        user.ok(&["commit", "two"]);
+        user.outside("echo 4 >> d/x");
+        user.ok(&["commit", "q", "d/new"]);
+        user.inside("q", "mv d/new d/renamed; echo 1 > late");
+        user.outside("echo 5 > by_hand");
+        let said = conflict(&user);
+        assert!(said.contains("late") && !said.contains("top") && !said.contains("renamed"), "{said}");
+        user.ok(&["commit", "q", "--on-conflict", "theirs"]);
+        let files = "by_hand d/other d/renamed d/x g late n/new other top ";
+        assert_eq!(user.outside("find * -type f | sort | tr '\\n' ' '"), files);
+    }
+}
+
+#[test]
+fn a_look_tells_what_is_new() {
+    for user in users() {
+        user.inside("q", "echo 1 > d/new; echo 1 > top; cp f copy; mv copy f2");
+        user.diff("q");
+        user.outside("echo 5 > d/more; rm g");
+        user.ok(&["commit", "q"]);
+        assert_eq!(user.outside("ls d f2 top"), "f2\ntop\n\nd:\nmore\nnew\nx\n");
     }
 }
