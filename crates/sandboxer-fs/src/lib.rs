@@ -14,6 +14,7 @@ pub mod diff;
 pub mod durable;
 pub mod filter;
 pub mod hash;
+pub mod identity;
 pub mod list;
 pub mod lock;
 pub mod manifest;

@@ -214,7 +214,7 @@ pub trait Space {
     /// Its base, as it is written down now.
     fn base(&self) -> Result<Box<dyn Base + '_>>;
 
-    /// Refuses where the original is not the one that the workspace was made from.
+    /// Refuses if another directory is at the original's path than the one that the workspace was made from. By default, any will do.
     fn check_original(&self) -> Result<()> {
         Ok(())
     }

@@ -14,6 +14,7 @@ use crate::commit;
 use crate::copy::Transfer;
 use crate::durable;
 use crate::filter::{Filter, Patterns};
+use crate::identity::DirectoryIdentity;
 use crate::manifest::Manifest;
 use crate::pack::PackWriter;
 use crate::park::{self, Assembly, Parked};
@@ -27,6 +28,9 @@ use crate::space::{Means, Pair, Space, Workshop};
 pub struct Spec {
     /// The directory that is isolated (a single file's parent).
     pub original: PathBuf,
+    /// Its identity when it was copied.
+    #[serde(default)]
+    pub root: Option<DirectoryIdentity>,
     /// What of it.
     #[serde(default)]
     pub patterns: Patterns,
@@ -71,6 +75,8 @@ impl Workspace {
     }
 
     fn create_packing(home: &Path, pack: &Path, spec: Spec, means: Means) -> Result<(Self, CloneReport)> {
+        let root = Some(DirectoryIdentity::read(&Root::open(&spec.original)?)?);
+        let spec = Spec { root, ..spec };
         let json = serde_json::to_vec_pretty(&spec).map_err(|e| Error::corrupt(home, e.to_string()))?;
         let tree = home.join(TREE);
         std::fs::create_dir(&tree).map_err(|e| Error::io("create directory", &tree, e))?;
@@ -260,6 +266,10 @@ impl Space for Workspace {
 
     fn base(&self) -> Result<Box<dyn Base + '_>> {
         Ok(Box::new(self.manifest()?))
+    }
+
+    fn check_original(&self) -> Result<()> {
+        self.spec.root.as_ref().map_or(Ok(()), |root| root.check(&self.pair.original))
     }
 
     /// Also what somebody was interrupted at writing.

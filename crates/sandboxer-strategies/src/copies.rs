@@ -169,7 +169,7 @@ pub(crate) fn spec_of(resource: &Resource, mut patterns: Patterns, ours: &[PathB
             patterns.skip.push(RelPath::parse(inside)?);
         }
     }
-    Ok(Spec { original, patterns, reflink: false, keep_base: 0 })
+    Ok(Spec { original, root: None, patterns, reflink: false, keep_base: 0 })
 }
 
 pub(crate) fn no_fallback(resource: &Resource) -> bool {

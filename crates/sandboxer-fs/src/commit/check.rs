@@ -11,9 +11,9 @@ use crate::list;
 use crate::root::Root;
 use crate::stamp::Stamp;
 
-/// What cannot be told from a new entry: one that replaced another, which was then deleted outside.
-const MAY_BE_GONE: &str =
-    "may have been deleted in the original: names in its directory were changed there since";
+/// A file that was replaced in the sandbox and then deleted from the original looks like a new one.
+const MAY_BE_DELETED: &str =
+    "new, or deleted from the original: its directory has changed there since the sandbox wrote it";
 
 /// What the original has at the path of each delta: what a step will require to find there.
 pub type Present = Over;
@@ -181,7 +181,7 @@ impl Check<'_> {
             return conflict("its directory is gone from the original");
         }
         match self.original.stamp(path)? {
-            None if delta.entry.moved => conflict(MAY_BE_GONE),
+            None if delta.entry.moved => conflict(MAY_BE_DELETED),
             None => Ok(None),
             Some(now) if now.is_dir() && delta.entry.makes_directory() => Ok(None),
             Some(_) => conflict("created in the original too"),

@@ -126,11 +126,11 @@ impl Differences {
 
 /// Finds all differences.
 pub fn differences(comparison: &Comparison<'_>) -> Result<Differences> {
-    let Scan { candidates, mut links, unsure } = comparison.base.scan(comparison)?;
+    let Scan { candidates, mut links, uncertain } = comparison.base.scan(comparison)?;
     let mut deltas = describe::describe_all(comparison, candidates, &links)?;
-    // The original's own history knows what was there.
+    // With a history, git knows whether the file was there before.
     if comparison.history.is_none() {
-        deltas.iter_mut().for_each(|delta| delta.entry.moved |= unsure.contains(&delta.entry.path));
+        deltas.iter_mut().for_each(|delta| delta.entry.moved |= uncertain.contains(&delta.entry.path));
     }
     deltas.sort_by(|a, b| a.entry.path.cmp(&b.entry.path));
     recall::settle_moved(comparison, &mut deltas)?;

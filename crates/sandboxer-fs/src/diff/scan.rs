@@ -55,8 +55,8 @@ pub struct Scan {
     pub candidates: Vec<Candidate>,
     /// Of all files with several names.
     pub links: Links,
-    /// New entries that may have replaced something which the original has no more.
-    pub unsure: BTreeSet<RelPath>,
+    /// New entries that may have replaced a file which was then deleted from the original.
+    pub uncertain: BTreeSet<RelPath>,
 }
 
 struct DirTask {

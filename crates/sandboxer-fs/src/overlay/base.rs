@@ -7,7 +7,7 @@ use sandboxer_core::{Error, Result};
 
 use super::instant::Instant;
 use super::layer::{Layer, Origin};
-use super::noted::Noted;
+use super::new_names::NewNames;
 use super::records::{Recorded, Records, Replaced, Says, says};
 use super::touched::{Facts, Touched, touched};
 use crate::base::Base;
@@ -34,8 +34,8 @@ pub struct OverlayBase<'a> {
     pub preserve: Root,
     /// What a live mount took for its own: gone there, it leaves no whiteout.
     pub taken: BTreeSet<RelPath>,
-    /// Until when it is certain what is new in a directory.
-    pub noted: Noted,
+    /// Which names in the layers are known to be new.
+    pub new_names: NewNames,
 }
 
 impl OverlayBase<'_> {
@@ -136,17 +136,17 @@ impl OverlayBase<'_> {
         Ok(is_moved && self.instant.is_before(&written(&self.dir_above(path)?)))
     }
 
-    /// Whether something that the sandbox replaced at `path` may have gone from the original since. The entry does not tell, but the
-    /// directory does: no name of it was changed since the entry was made.
-    pub(super) fn may_be_gone(&self, path: &RelPath, born: i64) -> Result<bool> {
+    /// Whether the new entry at `path`, made at `btime`, may have replaced a file that was then deleted from the original: a name in
+    /// its directory has changed there since.
+    pub(super) fn may_replace_deleted(&self, path: &RelPath, btime: i64) -> Result<bool> {
         let above = path.parent();
         let Some(dir) = self.original.find_dir_stamp(above.as_ref())? else { return Ok(false) };
-        if self.noted.uncertain.contains(path) {
+        if self.new_names.uncertain.contains(path) {
             return Ok(true);
         }
-        let is_noted = self.noted.at.get(&above) == Some(&dir.ctime);
-        let born = if born == 0 { self.instant.at } else { born };
-        Ok(!is_noted && self.instant.is_since(born, dir.ctime))
+        let is_checked = self.new_names.checked_at.get(&above) == Some(&dir.ctime);
+        let since = if btime == 0 { self.instant.at } else { btime };
+        Ok(!is_checked && self.instant.is_since(since, dir.ctime))
     }
 
     /// Whether anything may have been added to, or have gone from, the directory of `path` since the instant.
@@ -276,8 +276,8 @@ impl Run<'_> {
         match (&base, now) {
             (None, None) => {}
             (Some(b), Some(now)) if !is_dir && untouched(b, now) => {}
-            (None, Some(_)) if self.is_unsure(path, facts, all)? => {
-                self.scan.unsure.insert(path.clone());
+            (None, Some(_)) if self.is_uncertain(path, facts, all)? => {
+                self.scan.uncertain.insert(path.clone());
                 self.found.insert(path.clone(), Candidate { path: path.clone(), base, now });
             }
             _ => drop(self.found.insert(path.clone(), Candidate { path: path.clone(), base, now })),
@@ -285,20 +285,20 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether what looks new may have replaced something. In a directory that was made inside there was nothing.
-    fn is_unsure(&self, path: &RelPath, facts: &Facts, all: &Touched) -> Result<bool> {
-        if says(&self.base.recorded, path) != Says::Silent || self.is_in_own_directory(path, all)? {
+    /// Whether the entry at `path` looks new, and may have replaced a file that is deleted from the original by now.
+    fn is_uncertain(&self, path: &RelPath, facts: &Facts, all: &Touched) -> Result<bool> {
+        if says(&self.base.recorded, path) != Says::Silent || self.is_in_new_directory(path, all)? {
             return Ok(false);
         }
-        self.base.may_be_gone(path, facts.born)
+        self.base.may_replace_deleted(path, facts.btime)
     }
 
-    /// Whether the directory of `path` was made inside; the original may have got it by a commit since, as a younger one.
-    fn is_in_own_directory(&self, path: &RelPath, all: &Touched) -> Result<bool> {
+    /// Whether the directory of `path` was made inside. If a commit has created it in the original since, that one is younger.
+    fn is_in_new_directory(&self, path: &RelPath, all: &Touched) -> Result<bool> {
         let Some(above) = path.parent() else { return Ok(false) };
         let Some(facts) = all.paths.get(&above).filter(|facts| facts.entry) else { return Ok(false) };
         let in_original = self.base.original.stamp(&above)?;
-        Ok(facts.origin.is_none() || in_original.is_some_and(|dir| dir.btime > facts.born))
+        Ok(facts.origin.is_none() || in_original.is_some_and(|dir| dir.btime > facts.btime))
     }
 
     /// The base at `path`; of unknown content where the original is not what the sandbox's entry came from.

@@ -61,7 +61,7 @@ impl Instant {
         self.is_before_time(stamp.ctime)
     }
 
-    /// Whether a time of the filesystem is `other` or a later one, which is one since the base was taken.
+    /// Whether `time` is `other` or later, even if the clock was stepped back in between. Both are times of the filesystem.
     pub fn is_since(&self, other: i64, time: i64) -> bool {
         time >= other.saturating_sub(self.stepped_back)
     }

@@ -11,7 +11,7 @@ mod copier;
 pub mod instant;
 pub mod layer;
 mod live;
-mod noted;
+mod new_names;
 pub mod preserve;
 pub mod records;
 pub mod refresh;

@@ -14,7 +14,7 @@ use sandboxer_core::model::RelPath;
 use super::base::OverlayBase;
 use super::layer::Layer;
 use super::live::{detach, hide, is_holder, take_over};
-use super::noted::{Noted, after_commit, before_commit, directories_of};
+use super::new_names::{NewNames, parent_directories, record_after_commit, record_before_commit};
 use super::records::{Records, Replaced, Says, says};
 use super::shelf::{Making, Put, Shelf};
 use super::space::OverlaySpec;
@@ -101,8 +101,8 @@ impl Watcher {
                 None => hide_before(&base, &shelf, path, &mut edits)?,
             }
         }
-        let directories = directories_of(changes.paths.iter());
-        before_commit(&base, &self.home, &directories, &mut edits)?;
+        let directories = parent_directories(changes.paths.iter());
+        record_before_commit(&base, &self.home, &directories, &mut edits)?;
         note_directories(&base, directories, &mut edits)?;
         base.rewrite(edits)?;
         match &self.merged {
@@ -135,7 +135,7 @@ impl Watcher {
                 None => drop_holder(&base, path)?,
             }
         }
-        after_commit(&base, &self.home, directories_of(changes.paths.iter()))
+        record_after_commit(&base, &self.home, parent_directories(changes.paths.iter()))
     }
 
     fn places(&self) -> Places {
@@ -153,7 +153,7 @@ impl Watcher {
             layers: dirs.map(|dir| Layer::open(&dir, self.spec.marks)).collect::<Result<_>>()?,
             preserve: Root::open(places.preserve())?,
             taken: taken::load(&self.home)?,
-            noted: Noted::load(&self.home)?,
+            new_names: NewNames::load(&self.home)?,
         })
     }
 }
@@ -202,8 +202,8 @@ fn note_directories(
 
 /// The same for a commit of the workspace itself.
 pub(super) fn note_own_directories(base: &OverlayBase<'_>, home: &Path, journal: &Journal) -> Result<()> {
-    let (directories, mut edits) = (directories_of(journal.steps.iter().map(Step::path)), Edits::new());
-    before_commit(base, home, &directories, &mut edits)?;
+    let (directories, mut edits) = (parent_directories(journal.steps.iter().map(Step::path)), Edits::new());
+    record_before_commit(base, home, &directories, &mut edits)?;
     note_directories(base, directories, &mut edits)?;
     for step in &journal.steps {
         if let Step::Place { path, new, .. } = step
@@ -344,7 +344,7 @@ fn drop_stale(base: &OverlayBase<'_>, path: &RelPath, edits: &Edits) -> Result<(
 fn hide_before(base: &OverlayBase<'_>, shelf: &Shelf<'_>, path: &RelPath, edits: &mut Edits) -> Result<()> {
     match says(&base.recorded, path) {
         Says::Nothing | Says::Here(Some(_)) => return Ok(()),
-        // Noted, but so far it took nothing to hide it.
+        // NewNames, but so far it took nothing to hide it.
         Says::Here(None) => return shelf.white_out(path).map(drop),
         Says::Silent => drop_stale(base, path, edits)?,
     }

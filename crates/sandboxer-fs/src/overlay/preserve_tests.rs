@@ -36,7 +36,7 @@ impl Home {
 
     fn watcher(&self) -> Watcher {
         let spec = OverlaySpec {
-            root: self.original().as_dir().unwrap().stamp_self().unwrap(),
+            root: crate::identity::DirectoryIdentity::read(&self.original()).unwrap(),
             original: self.at("original"),
             patterns: Default::default(),
             marks: Marks::User,

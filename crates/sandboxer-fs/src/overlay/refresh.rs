@@ -54,7 +54,7 @@ pub fn refresh(space: &OverlaySpace, renew: &dyn Fn() -> Result<()>) -> Result<R
     let kept: BTreeSet<RelPath> = rebased.bases.iter().map(|(path, _)| path.clone()).collect();
     let (updated, mut edits) = bring_up_to_date(space, &instant, &rebased.differing, &held)?;
     OverlaySpec { instant, ..space.spec().clone() }.store(&pair.home)?;
-    edits.extend(known_to_be_new(&base)?);
+    edits.extend(records_of_new_names(&base)?);
     // By the new instant everything else is what the original has.
     edits.extend(rebased.bases);
     base.records.replace(edits)?;
@@ -63,8 +63,8 @@ pub fn refresh(space: &OverlaySpace, renew: &dyn Fn() -> Result<()>) -> Result<R
     Ok(Refreshed { merged: rebased.merged, updated, conflicts: rebased.conflicts })
 }
 
-/// What is known to be new, and still is.
-fn known_to_be_new(base: &OverlayBase<'_>) -> Result<Edits> {
+/// The records of names that are still new.
+fn records_of_new_names(base: &OverlayBase<'_>) -> Result<Edits> {
     let mut edits = Edits::new();
     for (path, _) in base.recorded.iter().filter(|(_, entry)| entry.is_none()) {
         if in_layers(base, path) && base.original.stamp(path)?.is_none() {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::base::OverlayBase;
 use super::instant::{Clock, Instant};
 use super::layer::{Layer, Marks};
-use super::noted::{Noted, after_commit, directories_of};
+use super::new_names::{NewNames, parent_directories, record_after_commit};
 use super::preserve;
 use super::records::{Records, Says, says};
 use super::stack::{Places, Stack, dress_like};
@@ -22,13 +22,13 @@ use crate::diff::{Delta, differences};
 use crate::durable;
 use crate::filter::{Filter, Patterns};
 use crate::hash::ContentHash;
+use crate::identity::DirectoryIdentity;
 use crate::manifest::{Edits, Entry};
 use crate::pack::PackWriter;
 use crate::restore::{Restored, Scope, Source, restore};
 use crate::rollback::FromOriginal;
 use crate::root::{Dir, Root, stamp_of_fd};
 use crate::space::{Logged, Means, Pair, Space, Workshop, finish, replace_in};
-use crate::stamp::Stamp;
 
 /// What an overlay workspace is made of; kept beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub struct OverlaySpec {
     /// The directory that is isolated.
     pub original: PathBuf,
     /// The directory itself, when the sandbox was made: another one may be at its path later.
-    pub root: Stamp,
+    pub root: DirectoryIdentity,
     /// What of it counts.
     #[serde(default)]
     pub patterns: Patterns,
@@ -170,7 +170,7 @@ impl OverlaySpace {
             layers,
             preserve: Root::open(self.places.preserve())?,
             taken: taken::load(&self.pair.home)?,
-            noted: Noted::load(&self.pair.home)?,
+            new_names: NewNames::load(&self.pair.home)?,
         })
     }
 
@@ -219,20 +219,7 @@ impl Space for OverlaySpace {
     }
 
     fn check_original(&self) -> Result<()> {
-        let now = self.pair.original.as_dir()?.stamp_self()?;
-        if now.same_inode(&self.spec.root) {
-            return Ok(());
-        }
-        let original = self.spec.original.display();
-        Err(Error::Refused {
-            reason: format!(
-                "{original} is not the directory that the sandbox was made from: it was replaced"
-            ),
-            hint: Some(
-                "move the other one away and put it back, or keep the changes: `sandbox diff --patch`"
-                    .to_owned(),
-            ),
-        })
+        self.spec.root.check(&self.pair.original)
     }
 
     fn diff(&self) -> Result<DiffView> {
@@ -261,8 +248,8 @@ impl Space for OverlaySpace {
         if journal.undoes.is_some() {
             preserve::hide_own(&self.overlay_base()?, &self.pair.copy, journal)?;
         }
-        let directories = directories_of(journal.steps.iter().map(Step::path));
-        after_commit(&self.overlay_base()?, &self.pair.home, directories)?;
+        let directories = parent_directories(journal.steps.iter().map(Step::path));
+        record_after_commit(&self.overlay_base()?, &self.pair.home, directories)?;
         preserve::forget_preserved(&self.places, journal)
     }
 
@@ -284,7 +271,7 @@ fn remember(base: &OverlayBase<'_>, deltas: &[Delta]) -> Result<()> {
     let mut edits = Edits::new();
     for delta in deltas.iter().filter(|delta| !delta.entry.moved) {
         let path = delta.entry.from.as_ref().unwrap_or(&delta.entry.path);
-        if is_new_beside_others(base, delta)? {
+        if is_new_in_shared_directory(base, delta)? {
             edits.insert(delta.entry.path.clone(), None);
         }
         let Some(entry) = delta.base.clone().filter(is_known) else { continue };
@@ -303,8 +290,8 @@ fn remember(base: &OverlayBase<'_>, deltas: &[Delta]) -> Result<()> {
     base.rewrite(edits)
 }
 
-/// Whether a name is new in a directory of the original: only there something else could have been.
-fn is_new_beside_others(base: &OverlayBase<'_>, delta: &Delta) -> Result<bool> {
+/// Whether the delta has a new name in a directory that the original has, too.
+fn is_new_in_shared_directory(base: &OverlayBase<'_>, delta: &Delta) -> Result<bool> {
     let path = &delta.entry.path;
     let is_new = matches!(delta.entry.kind, DiffKind::Created | DiffKind::Renamed);
     if !is_new || says(&base.recorded, path) != Says::Silent {

@@ -34,8 +34,8 @@ pub struct Facts {
     pub entry: bool,
     /// Of the lowest layer that has an entry here: a higher layer's origin is in a lower layer.
     pub origin: Option<Origin>,
-    /// When the entry of that layer was made; 0 where the filesystem does not tell.
-    pub born: i64,
+    /// Birth time of that layer's entry; 0 if the filesystem has none.
+    pub btime: i64,
     /// Of the topmost layer's entry, where that is a file with several names: its inode in the layer, how many names of it
     /// that layer has, and how many it has altogether.
     pub links: Option<(u64, u32, u32)>,
@@ -126,7 +126,7 @@ fn gather(all: Vec<Seen>) -> Touched {
         facts.entry = true;
         facts.opaque |= seen.meaning == Meaning::Directory { opaque: true };
         facts.origin = seen.origin;
-        facts.born = seen.stamp.btime;
+        facts.btime = seen.stamp.btime;
     }
     Touched { paths, lower_inos }
 }

@@ -29,7 +29,7 @@ fn look(layers: &[&Layer], threads: usize) -> Touched {
 }
 
 fn facts(touched: &Touched, path: &str) -> Facts {
-    Facts { born: 0, ..touched.paths[&RelPath::parse(path).unwrap()] }
+    Facts { btime: 0, ..touched.paths[&RelPath::parse(path).unwrap()] }
 }
 
 #[test]

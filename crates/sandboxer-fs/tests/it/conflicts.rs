@@ -76,7 +76,7 @@ fn workspace(temp: &Path, home: &str, keep_base: u64) -> Workspace {
     let home = temp.join(home);
     fs::create_dir(&home).unwrap();
     let original = temp.join("original");
-    let spec = Spec { original, patterns: Default::default(), reflink: false, keep_base };
+    let spec = Spec { original, patterns: Default::default(), root: None, reflink: false, keep_base };
     Workspace::create(&home, spec, Means::default()).unwrap().0
 }
 

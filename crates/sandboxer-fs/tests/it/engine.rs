@@ -35,7 +35,13 @@ impl Scene {
     }
 
     fn with(&self, patterns: Patterns) -> Workspace {
-        let spec = Spec { original: self.original.clone(), patterns, reflink: false, keep_base: 1 << 20 };
+        let spec = Spec {
+            original: self.original.clone(),
+            patterns,
+            root: None,
+            reflink: false,
+            keep_base: 1 << 20,
+        };
         Workspace::create(&self.home, spec, Means::default()).unwrap().0
     }
 

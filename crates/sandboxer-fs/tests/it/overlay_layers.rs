@@ -440,7 +440,7 @@ fn facts(stack: &Stack, layers: &[PathBuf]) -> Touched {
         touched(&layers.iter().collect::<Vec<_>>(), &Filter::all(), 2, &CancelFlag::default()).unwrap();
     for facts in found.paths.values_mut() {
         facts.links = facts.links.map(|(_, names, nlink)| (0, names, nlink));
-        facts.born = 0;
+        facts.btime = 0;
     }
     found.lower_inos.clear();
     found

@@ -25,7 +25,8 @@ impl Scene {
             fs::write(original.join(name), format!("{name}\n1\n2\n3\n4\n5\n")).unwrap();
         }
         symlink("a", original.join("link")).unwrap();
-        let spec = Spec { original, patterns: Default::default(), reflink: false, keep_base: 1 << 20 };
+        let spec =
+            Spec { original, patterns: Default::default(), root: None, reflink: false, keep_base: 1 << 20 };
         let space = Workspace::create(&home, spec, Means::default()).unwrap().0;
         let scene = Self { temp, space };
         fs::write(scene.copy("a"), "changed\n").unwrap();

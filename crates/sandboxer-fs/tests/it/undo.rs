@@ -34,7 +34,8 @@ impl Scene {
         fs::create_dir(original.join("became-file")).unwrap();
         fs::write(original.join("became-file/inside"), "inside\n").unwrap();
         symlink("a", original.join("link")).unwrap();
-        let spec = Spec { original, patterns: Default::default(), reflink: false, keep_base: 1 << 20 };
+        let spec =
+            Spec { original, patterns: Default::default(), root: None, reflink: false, keep_base: 1 << 20 };
         let space = Workspace::create(&home, spec, Means::default()).unwrap().0;
         Self { temp, space }
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use sandboxer_core::model::{PlanId, RelPath, Resource, SandboxRef};
 use sandboxer_core::{Error, Result};
 use sandboxer_fs::filter::{Filter, Patterns};
+use sandboxer_fs::identity::DirectoryIdentity;
 use sandboxer_fs::overlay::instant::Instant;
 use sandboxer_fs::overlay::layer::{Layer, MARKING, Marks};
 use sandboxer_fs::overlay::space::OverlaySpec;
@@ -146,7 +147,7 @@ impl OverlayStrategy {
             marks,
             volatile: self.options.volatile,
             keeper,
-            root: root.as_dir()?.stamp_self()?,
+            root: DirectoryIdentity::read(&root)?,
             instant: Instant::take(&root, &home)?,
             keep_base: self.options.keep_base,
             ground: ground.map(|ground| RelPath::parse(ground.name)).transpose()?,

@@ -20,7 +20,7 @@ const STRATEGY: &str = "filesystem_copy";
 
 /// How a command was kept from finishing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum Interruption {
     /// It was killed: the next command finishes what it did, or takes it back.
     Killed,
     /// A call of it failed.
@@ -155,11 +155,11 @@ impl Case {
 
     /// Recovers twice with the next command, then checks everything, and that both roads go on from there.
     #[track_caller]
-    pub fn recover_and_check(&self, cut: Cut, twin: &Seen, context: &str) -> Outcome {
-        let outcome = self.recover(cut, twin, context);
+    pub fn recover_and_check(&self, how: Interruption, twin: &Seen, context: &str) -> Outcome {
+        let outcome = self.recover(how, twin, context);
         // What calls that go on failing leave behind has to be gone once the command was repeated.
-        if cut != Cut::FailedForGood {
-            self.assert_no_leftovers(cut, outcome, twin, context);
+        if how != Interruption::FailedForGood {
+            self.assert_no_leftovers(how, outcome, twin, context);
         }
         self.go_on(outcome, twin, context);
         outcome
@@ -175,7 +175,7 @@ impl Case {
     }
 
     #[track_caller]
-    fn recover(&self, cut: Cut, twin: &Seen, context: &str) -> Outcome {
+    fn recover(&self, how: Interruption, twin: &Seen, context: &str) -> Outcome {
         for _ in 0..2 {
             let recovery = self.cli.run(&["list"]);
             let told = super::cli::describe(&recovery);
@@ -184,7 +184,9 @@ impl Case {
         let unsettled = self.cli.operations_in(&["running", "decided"]);
         assert!(unsettled.is_empty(), "{context}: still under way in the log: {unsettled:?}");
         match self.task {
-            Task::Rollback | Task::Restore if cut != Cut::Killed => self.verdict_on_paths(twin, context),
+            Task::Rollback | Task::Restore if how != Interruption::Killed => {
+                self.verdict_on_paths(twin, context)
+            }
             _ => self.verdict(twin, context),
         }
     }
@@ -263,10 +265,10 @@ impl Case {
 
     /// Nothing in the state directory that does not belong there, no mounts, nothing hidden beside the resource.
     #[track_caller]
-    pub fn assert_no_leftovers(&self, cut: Cut, outcome: Outcome, twin: &Seen, context: &str) {
+    pub fn assert_no_leftovers(&self, how: Interruption, outcome: Outcome, twin: &Seen, context: &str) {
         let now = inventory(&self.cli);
         let expected = if outcome == Outcome::New { &twin.inventory } else { &self.before.inventory };
-        let is_extra = |path: &&PathBuf| !expected.contains(*path) && !self.may_stay(cut, path);
+        let is_extra = |path: &&PathBuf| !expected.contains(*path) && !self.may_stay(how, path);
         let extra: Vec<_> = now.iter().filter(is_extra).collect();
         assert!(extra.is_empty(), "{context} ({outcome:?}): left over in the state directory: {extra:?}");
         assert_eq!(mounts_below(self.dir()), Vec::<PathBuf>::new(), "{context}: mounts are left over");
@@ -276,13 +278,13 @@ impl Case {
 
     /// Rooms that are made once; content of a checkpoint that was never listed, which the next one under that name replaces; and
     /// what a rollback that failed had put aside, which the next one removes.
-    fn may_stay(&self, cut: Cut, path: &Path) -> bool {
+    fn may_stay(&self, how: Interruption, path: &Path) -> bool {
         let is_room = path.ends_with("undo") || path.ends_with("workshop");
         let below = |name: &str| path.iter().any(|part| part == name);
         is_room
             || match self.task {
                 Task::Checkpoint => below("checkpoints"),
-                Task::Rollback | Task::Restore => cut != Cut::Killed && below("workshop"),
+                Task::Rollback | Task::Restore => how != Interruption::Killed && below("workshop"),
                 _ => false,
             }
     }
@@ -297,7 +299,7 @@ impl Case {
                 "{context}: the repeated command did nothing"
             );
         }
-        self.assert_no_leftovers(Cut::Killed, Outcome::New, twin, context);
+        self.assert_no_leftovers(Interruption::Killed, Outcome::New, twin, context);
         self.build_upon(context);
         let before = Manifest::capture(&self.resource);
         self.cli.ok(&["destroy", "--discard", &self.sandbox.id]);

@@ -20,7 +20,7 @@ mod trace;
 pub use binary::{binary, workspace_root};
 pub use cli::{Cli, Created};
 pub use hosted::{Hosted, Row};
-pub use interrupted::{Case, Cut, Seen, Task};
+pub use interrupted::{Case, Interruption, Seen, Task};
 pub use points::{Point, require_sampled, sample, sample_of, seed_for, spread};
 pub use scenario::{Outcome, Scenario, UNFINISHED, change_fifty_files, fill_fifty_files};
 pub use trace::{Ended, Failure, Trace};

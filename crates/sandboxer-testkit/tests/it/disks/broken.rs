@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sandboxer_testkit::faults::{Case, Cut, Outcome, Scenario, Task};
+use sandboxer_testkit::faults::{Case, Interruption, Outcome, Scenario, Task};
 use sandboxer_testkit::mounts::Mounted;
 use sandboxer_testkit::skip;
 use tempfile::TempDir;
@@ -72,7 +72,7 @@ fn on_broken_disks(task: Task) {
         mend(&mounted, &ballast);
         let context = format!("{task:?} with {spare} bytes until EIO (exit {code})");
         println!("{context}");
-        let outcome = case.recover_and_check(Cut::FailedForGood, &twin.look(), &context);
+        let outcome = case.recover_and_check(Interruption::FailedForGood, &twin.look(), &context);
         assert!(code != 0 || outcome == Outcome::New, "{context}: false success");
     }
 }

@@ -10,6 +10,7 @@ use sandboxer_testkit::mounts::{DetachBelow, Mounted};
 use sandboxer_testkit::skip;
 use tempfile::TempDir;
 
+const REFUSED: i32 = 5;
 const EDITS: &str = "echo more >> edited; sed -i s/2/two/ replaced; rm gone; chmod 600 private; mv moved elsewhere; \
                      echo new > new; mkdir made; echo in > made/in; rm -r d; echo file > d; rm -r e; rm f; mkdir f; echo x > f/x";
 const AFTER: &str = "d: file|e: -|edited: 1 2 3 more|elsewhere: 1 2 3|f/x: x|gone: -|made/in: in|new: new|private: 600|replaced: 1 two 3|";
@@ -86,4 +87,25 @@ fn an_overlay_is_committed_into_it() {
 #[test]
 fn a_checkout_is_committed_into_it() {
     committed_and_undone("git_worktree", true);
+}
+
+/// A new directory gets the inode number of the removed one, and an overlay has no lasting birth times.
+#[test]
+fn a_directory_that_was_removed_and_made_again_is_not_committed_to() {
+    for strategy in ["overlay", "filesystem_copy"] {
+        let mounted = match Mounted::overlay() {
+            Ok(mounted) => mounted,
+            Err(reason) => return skip(&reason),
+        };
+        let home = TempDir::with_prefix("sandboxer-home-").unwrap();
+        let _mounts = DetachBelow(home.path().to_path_buf());
+        let cli = Cli::new(&home.path().join("state"));
+        let project = mounted.path().join("p");
+        shell(mounted.path(), "mkdir p; echo 1 > p/a");
+        let sandbox = cli.create(&project, &["--name", "q", "--strategy", strategy, "--no-fallback"]);
+        shell(&sandbox.path, "echo new > new");
+        shell(mounted.path(), "rm -r p; mkdir p; echo 1 > p/a");
+        assert_eq!(cli.code(&["commit", "q"]), REFUSED, "{strategy}");
+        assert_eq!(shell(&project, "ls"), "a\n", "{strategy}");
+    }
 }

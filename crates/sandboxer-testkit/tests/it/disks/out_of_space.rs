@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sandboxer_testkit::faults::{Case, Cli, Created, Cut, Outcome, Seen, Task, UNFINISHED};
+use sandboxer_testkit::faults::{Case, Cli, Created, Interruption, Outcome, Seen, Task, UNFINISHED};
 use sandboxer_testkit::manifest::{Facets, Manifest};
 use sandboxer_testkit::mounts::Mounted;
 use sandboxer_testkit::skip;
@@ -221,7 +221,7 @@ fn on_full_disks(task: Task) {
             println!("{context}");
             assert!(matches!(code, Some(0 | 1 | 5 | UNFINISHED)), "{context}");
             assert!(code == Some(0) || stderr.contains("error"), "{context}: failed without a word");
-            let outcome = case.recover_and_check(Cut::FailedForGood, &twin, &context);
+            let outcome = case.recover_and_check(Interruption::FailedForGood, &twin, &context);
             assert!(code != Some(0) || outcome == Outcome::New, "{context}: false success");
         }
     });

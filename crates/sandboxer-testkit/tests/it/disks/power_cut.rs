@@ -3,7 +3,7 @@
 //! The filesystem is an image on a loop device; `xfs_io -x -c shutdown` drops everything that was not flushed, and
 //! mounting again replays the journal, as after a real cut.
 
-use sandboxer_testkit::faults::{Case, Cut, Outcome, Point, Scenario, Task, Trace, sample};
+use sandboxer_testkit::faults::{Case, Interruption, Outcome, Point, Scenario, Task, Trace, sample};
 use sandboxer_testkit::mounts::Mounted;
 use sandboxer_testkit::{full, skip};
 use tempfile::TempDir;
@@ -104,7 +104,11 @@ fn d03_what_was_acknowledged_survives() {
             }
             let context = format!("power cut after {task:?}, state directory on the image: {whole}");
             assert_eq!(case.verdict(&expected, &context), Outcome::New, "{context}");
-            assert_eq!(case.recover_and_check(Cut::Killed, &expected, &context), Outcome::New, "{context}");
+            assert_eq!(
+                case.recover_and_check(Interruption::Killed, &expected, &context),
+                Outcome::New,
+                "{context}"
+            );
         }
     });
 }
@@ -122,7 +126,7 @@ fn cut_in_the_middle(mounted: &Mounted, task: Task, whole: bool, parts: usize) -
         let context = format!("power cut at {point:?} of {task:?}, state directory on the image: {whole}");
         match task {
             Task::Rollback | Task::Restore => case.recover_and_repeat(&twin, &context),
-            _ => drop(case.recover_and_check(Cut::Killed, &twin, &context)),
+            _ => drop(case.recover_and_check(Interruption::Killed, &twin, &context)),
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 //! failed; after the next command the tree is all old or all new, and nothing is left over.
 
 use sandboxer_testkit::faults::{
-    Case, Cut, Ended, Failure, Outcome, Point, Scenario, Task, Trace, UNFINISHED, sample,
+    Case, Ended, Failure, Interruption, Outcome, Point, Scenario, Task, Trace, UNFINISHED, sample,
 };
 use sandboxer_testkit::{full, skip};
 
@@ -109,8 +109,8 @@ fn sweep(task: Task) {
         if code == 0 {
             assert_eq!(case.verdict(&twin, &context), Outcome::New, "{context}: false success");
         }
-        let cut = if failure.from_then_on { Cut::FailedForGood } else { Cut::Failed };
-        let outcome = case.recover_and_check(cut, &twin, &context);
+        let how = if failure.from_then_on { Interruption::FailedForGood } else { Interruption::Failed };
+        let outcome = case.recover_and_check(how, &twin, &context);
         assert!(code != 0 || outcome == Outcome::New, "{context}: what was acknowledged is lost");
     }
 }

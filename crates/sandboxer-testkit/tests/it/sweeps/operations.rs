@@ -2,7 +2,9 @@
 //!
 //! By default a spread sample of the calls that change something; `SANDBOXER_TEST_FULL=1` takes every call.
 
-use sandboxer_testkit::faults::{Case, Cut, Ended, Outcome, Point, Seen, Task, Trace, sample, spread};
+use sandboxer_testkit::faults::{
+    Case, Ended, Interruption, Outcome, Point, Seen, Task, Trace, sample, spread,
+};
 use sandboxer_testkit::{full, skip};
 
 /// The tasks that are killed: together they are one sweep.
@@ -45,7 +47,8 @@ fn sweep(task: Task) {
     for point in &points {
         let (case, was_killed) = killed_at(task, point);
         killed += usize::from(was_killed);
-        let outcome = case.recover_and_check(Cut::Killed, &twin, &format!("{task:?} killed at {point:?}"));
+        let outcome =
+            case.recover_and_check(Interruption::Killed, &twin, &format!("{task:?} killed at {point:?}"));
         seen[usize::from(outcome == Outcome::New)] += 1;
     }
     println!("{task:?}: old {}, new {}, killed {killed} of {}", seen[0], seen[1], points.len());
@@ -111,7 +114,7 @@ mod full {
                 let (case, _) = killed_at(Task::Undo, &point);
                 Trace::new(&case.cli).on_one_processor().kill(&second, &["list"]);
                 case.recover_and_check(
-                    Cut::Killed,
+                    Interruption::Killed,
                     &twin,
                     &format!("undo killed at {point:?}, recovery at {second:?}"),
                 );

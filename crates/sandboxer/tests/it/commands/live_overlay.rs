@@ -177,15 +177,16 @@ fn a_directory_in_place_of_the_original_is_not_committed_to() {
             user.world.project().to_str().unwrap(),
         ]);
         for sandbox in ["q", "copy"] {
-            user.inside(sandbox, "echo inside >> f");
+            user.inside(sandbox, "echo inside >> f; echo new > new");
         }
         user.outside("cd ..; mkdir other; echo another > other/f; mv project project.was; mv other project");
         for sandbox in ["q", "copy"] {
-            assert_ne!(user.run(&["commit", sandbox]).code, 0);
+            let refused = user.run(&["commit", sandbox, "new"]);
+            assert!(refused.stderr.contains("it was replaced"), "{sandbox}: {}", refused.stderr);
             assert_eq!(user.outside("cat ../project/f; ls ../project"), "another\nf\n");
         }
         user.outside("cd ..; mv project other; mv project.was project");
-        user.ok(&["commit", "q"]);
+        user.ok(&["commit", "q", "f"]);
         assert_eq!(user.outside("cat ../project/f"), "1\n2\n3\ninside\n");
     }
 }
@@ -266,12 +267,12 @@ fn a_rollback_does_not_discard_what_it_was_not_asked_to() {
 }
 
 #[test]
-fn what_was_replaced_inside_and_deleted_outside_does_not_come_back_by_itself() {
+fn commit_conflicts_when_a_replaced_file_was_deleted_from_the_original() {
     for user in users() {
         user.inside("q", "sed -i s/2/two/ d/x; sed -i s/2/two/ f");
         user.outside("rm d/x f");
         let said = conflict(&user);
-        assert!(said.contains("d/x") && said.contains("may have been deleted in the original"), "{said}");
+        assert!(said.contains("d/x") && said.contains("deleted from the original"), "{said}");
         assert_eq!(user.outside("find . -type f"), "./g\n");
         user.ok(&["commit", "q", "f", "--on-conflict", "theirs"]);
         assert_eq!(user.outside("cat f"), "1\ntwo\n3\n");
@@ -280,7 +281,7 @@ fn what_was_replaced_inside_and_deleted_outside_does_not_come_back_by_itself() {
 }
 
 #[test]
-fn what_is_new_is_committed_whatever_others_do_beside_it() {
+fn new_files_are_committed_beside_commits_of_others() {
     for user in users() {
         user.ok(&["create", "--name", "two", "--strategy", "overlay", "--no-fallback"]);
         user.inside("q", "echo 1 > d/new; mkdir n; echo 1 > n/new; echo 1 > top");
@@ -299,7 +300,7 @@ fn what_is_new_is_committed_whatever_others_do_beside_it() {
 }
 
 #[test]
-fn a_look_tells_what_is_new() {
+fn diff_records_new_names() {
     for user in users() {
         user.inside("q", "echo 1 > d/new; echo 1 > top; cp f copy; mv copy f2");
         user.diff("q");
