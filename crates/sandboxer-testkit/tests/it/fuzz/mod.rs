@@ -5,6 +5,7 @@
 //! `SANDBOXER_FUZZ_MINUTES` has each test go on for as long (see `scripts/fuzz`).
 
 mod edit;
+mod ground;
 mod model;
 mod tree;
 mod world;
@@ -21,10 +22,10 @@ use proptest::sample::select;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 use sandboxer_keeper::mount;
 use sandboxer_testkit::faults::seed_for;
-use sandboxer_testkit::mounts::Mounted;
 use sandboxer_testkit::{full, skip};
 
 use edit::{Edit, any_edit, any_path};
+use ground::{GROUNDS, Ground, LaidGround};
 use model::{Checked, OnConflict};
 use world::{Beside, Kind, World, program_directory};
 
@@ -115,8 +116,8 @@ fn take(world: &mut World, step: &Step) -> Checked {
     }
 }
 
-fn play(kind: Kind, place: &Path, originals: Option<&Path>, programs: &Path, history: &History) -> Checked {
-    let mut world = World::new(kind, place, originals, programs)?;
+fn play(kind: Kind, ground: &LaidGround, programs: &Path, history: &History) -> Checked {
+    let mut world = World::new(kind, ground, programs)?;
     for step in &history.steps {
         let mut taken = take(&mut world, step);
         for who in 0..sandboxes(kind) {
@@ -144,14 +145,20 @@ fn time() -> Option<Duration> {
     }
 }
 
-/// Plays `cases` histories, or as many as there is time for.
-fn run(kind: Kind, place: &Path, originals: Option<&Path>, cases: u32) {
+/// Plays `cases` histories on one of the `grounds`, or on each in turn as long as there is time.
+fn run(kind: Kind, grounds: &[Ground], cases: u32) {
     let (began, programs) = (Instant::now(), program_directory());
     let (histories, steps) = (Cell::new(0), Cell::new(0));
+    let seed = |round| seed_for(&format!("{kind:?} {round}"));
     for round in 0u64.. {
+        let ground = grounds[(seed(0).wrapping_add(round) % grounds.len() as u64) as usize];
+        let laid = match LaidGround::new(ground) {
+            Ok(laid) => laid,
+            Err(reason) => return skip(&format!("{ground:?}: {reason}")),
+        };
         let config = Config {
             cases,
-            rng_seed: RngSeed::Fixed(seed_for(&format!("{kind:?} {round}"))),
+            rng_seed: RngSeed::Fixed(seed(round)),
             failure_persistence: None,
             max_shrink_iters: 300,
             ..Config::default()
@@ -159,8 +166,9 @@ fn run(kind: Kind, place: &Path, originals: Option<&Path>, cases: u32) {
         let outcome = TestRunner::new(config).run(&any_history(sandboxes(kind)), |history| {
             histories.set(histories.get() + 1);
             steps.set(steps.get() + history.steps.len());
-            play(kind, place, originals, &programs, &history).map_err(TestCaseError::fail)
+            play(kind, &laid, &programs, &history).map_err(TestCaseError::fail)
         });
+        println!("{kind:?} on {ground:?}: {} histories of {} steps so far", histories.get(), steps.get());
         match outcome {
             Err(TestError::Fail(reason, history)) => panic!("{reason}\n{history:?}"),
             Err(TestError::Abort(reason)) => panic!("{reason}"),
@@ -170,14 +178,13 @@ fn run(kind: Kind, place: &Path, originals: Option<&Path>, cases: u32) {
             break;
         }
     }
-    println!("{kind:?}: {} histories of {} steps", histories.get(), steps.get());
 }
 
 fn overlay_histories(kind: Kind, cases: u32) {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     match mount::try_host(dir.path()) {
-        Ok(()) => run(kind, dir.path(), None, cases),
+        Ok(()) => run(kind, &GROUNDS, cases),
         Err(reason) => skip(&reason),
     }
 }
@@ -199,23 +206,16 @@ fn git() {
 
 #[test]
 fn copies() {
-    run(Kind::Copy, tempfile::tempdir().unwrap().path(), None, 12);
+    run(Kind::Copy, &GROUNDS, 12);
 }
 
 #[test]
 fn reflinks() {
-    match Mounted::xfs(400 << 20) {
-        Ok(xfs) => run(Kind::Reflink, xfs.path(), None, 12),
-        Err(reason) => skip(&reason),
-    }
+    run(Kind::Reflink, &[Ground::Xfs, Ground::Btrfs], 12);
 }
 
 /// As in a container whose project lies in its image.
 #[test]
 fn overlay_over_an_overlay() {
-    let dir = tempfile::tempdir().unwrap();
-    match Mounted::overlay() {
-        Ok(originals) => run(Kind::OverlayAsRoot, dir.path(), Some(originals.path()), 8),
-        Err(reason) => skip(&reason),
-    }
+    run(Kind::OverlayAsRoot, &[Ground::Overlay], 8);
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::edit::{Edit, FIRST_TREE};
+use super::ground::LaidGround;
 use super::model::{Checked, OnConflict, Pending, SandboxModel, Versions, in_scope};
 use super::tree::{Tree, differing, read_subtree, read_tree};
 
@@ -123,15 +124,16 @@ pub struct World {
 }
 
 impl World {
-    /// A tree of files in the directory `originals`, or beside the state directory, which is in `place`.
-    pub fn new(kind: Kind, place: &Path, originals: Option<&Path>, programs: &Path) -> Checked<Self> {
-        let dir = TempDir::with_prefix_in("fuzz-", place).unwrap();
+    /// A tree of files and a state directory on `ground`.
+    pub fn new(kind: Kind, ground: &LaidGround, programs: &Path) -> Checked<Self> {
+        let dir = TempDir::with_prefix_in("fuzz-", &ground.state).unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         if kind == Kind::OverlayAsUser {
             chown(dir.path(), Some(USER), Some(USER)).unwrap();
         }
         let name = dir.path().file_name().unwrap_or_default();
-        let resource = originals.map_or(dir.path().join("p"), |originals| originals.join(name));
+        let is_apart = ground.originals != ground.state;
+        let resource = if is_apart { ground.originals.join(name) } else { dir.path().join("p") };
         let _mounts = DetachBelow(dir.path().to_path_buf());
         let (original, versions) = (Tree::new(), Versions::new());
         let mut world = Self {
