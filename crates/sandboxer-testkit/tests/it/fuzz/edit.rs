@@ -1,5 +1,7 @@
 //! What programs and users do to a tree, as lines of shell.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use proptest::prelude::*;
@@ -31,6 +33,8 @@ pub enum Edit {
     Move(&'static str, &'static str),
     Chmod(&'static str, &'static str),
     Symlink(&'static str),
+    /// Gives a file a second name.
+    HardLink(&'static str, &'static str),
     FileToDirectory(&'static str),
     DirectoryToFile(&'static str),
 }
@@ -64,6 +68,7 @@ pub fn any_edit() -> impl Strategy<Value = Edit> {
         2 => (file(), select(&["600", "755"][..])).prop_map(|(path, mode)| Edit::Chmod(path, mode)),
         1 => (directory(), select(&["700", "755"][..])).prop_map(|(path, mode)| Edit::Chmod(path, mode)),
         1 => file().prop_map(Edit::Symlink),
+        1 => (file(), file()).prop_map(|(from, to)| Edit::HardLink(from, to)),
         1 => file().prop_map(Edit::FileToDirectory),
         1 => directory().prop_map(Edit::DirectoryToFile),
     ]
@@ -92,6 +97,9 @@ impl Edit {
             }
             Self::Chmod(p, mode) => (format!("chmod {mode} {p}"), is_file(p) || is_dir(p)),
             Self::Symlink(p) => (format!("ln -s target{n} {p}"), node(p).is_none() && has_parent(p)),
+            Self::HardLink(from, to) => {
+                (format!("ln {from} {to}"), is_file(from) && node(to).is_none() && has_parent(to))
+            }
             Self::FileToDirectory(p) => {
                 (format!("rm {p} && mkdir {p} && echo 'inner {n}' > {p}/inner"), is_file(p))
             }
@@ -102,7 +110,7 @@ impl Edit {
 
     fn targets(&self) -> Vec<&'static str> {
         match self {
-            Self::Move(from, to) => vec![from, to],
+            Self::Move(from, to) | Self::HardLink(from, to) => vec![from, to],
             Self::Append(p)
             | Self::Overwrite(p)
             | Self::ChangeLine(p, _)
@@ -116,4 +124,14 @@ impl Edit {
             | Self::DirectoryToFile(p) => vec![p],
         }
     }
+}
+
+/// The other names of the files among `targets`, which change with them.
+pub fn other_names(root: &Path, targets: &[&'static str]) -> Vec<&'static str> {
+    let inode = |path: &str| {
+        let meta = fs::symlink_metadata(root.join(path)).ok()?;
+        (meta.is_file() && meta.nlink() > 1).then(|| (meta.dev(), meta.ino()))
+    };
+    let changed: Vec<_> = targets.iter().filter_map(|target| inode(target)).collect();
+    FILES.into_iter().filter(|path| inode(path).is_some_and(|found| changed.contains(&found))).collect()
 }

@@ -12,7 +12,7 @@ use sandboxer_testkit::users::USER;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::edit::{Edit, FIRST_TREE};
+use super::edit::{Edit, FIRST_TREE, other_names};
 use super::ground::LaidGround;
 use super::model::{Checked, OnConflict, Pending, SandboxModel, Versions, in_scope};
 use super::tree::{Tree, differing, read_subtree, read_tree};
@@ -291,8 +291,8 @@ impl World {
         self.count += 1;
         let root = self.sandboxes[who].path.clone();
         let Some(planned) = edit.plan(&root, self.count) else { return Ok(()) };
-        let read =
-            || -> Tree { planned.targets.iter().flat_map(|target| read_subtree(&root, target)).collect() };
+        let names = [planned.targets.clone(), other_names(&root, &planned.targets)].concat();
+        let read = || -> Tree { names.iter().flat_map(|name| read_subtree(&root, name)).collect() };
         let before = read();
         let ran = self.run(format!("cd $Q{who} && {}", planned.line));
         if ran.code != 0 && self.sandboxes[who].loose.is_empty() {
