@@ -27,7 +27,7 @@ use sandboxer_testkit::{full, skip};
 use edit::{Edit, any_edit, any_path};
 use ground::{GROUNDS, Ground, LaidGround};
 use model::{Checked, OnConflict};
-use world::{Beside, Kind, World, program_directory};
+use world::{Afterwards, Beside, Kind, World, program_directory};
 
 const BESIDE: [Beside; 4] = [Beside::Commit, Beside::Checkpoint, Beside::Refresh, Beside::Diff];
 
@@ -39,7 +39,7 @@ enum Step {
     Look(usize),
     Diff(usize),
     Commit(usize, Vec<&'static str>, OnConflict),
-    KilledCommit(usize, u8),
+    KilledCommit(usize, u8, Afterwards),
     BesideAWriter(usize, Beside),
     Undo(usize, usize),
     Rollback(usize, Option<&'static str>),
@@ -80,7 +80,8 @@ fn any_step(sandboxes: usize) -> impl Strategy<Value = Step> {
         3 => who().prop_map(Step::Look),
         2 => who().prop_map(Step::Diff),
         6 => (who(), scope(), way()).prop_map(|(who, scope, way)| Step::Commit(who, scope, way)),
-        1 => (who(), 5..60u8).prop_map(|(who, ms)| Step::KilledCommit(who, ms)),
+        2 => (who(), 5..60u8, select(&[Afterwards::Recover, Afterwards::Abort][..]))
+            .prop_map(|(who, ms, afterwards)| Step::KilledCommit(who, ms, afterwards)),
         2 => (who(), select(&BESIDE[..])).prop_map(|(who, operation)| Step::BesideAWriter(who, operation)),
         2 => (who(), 0..3usize).prop_map(|(who, which)| Step::Undo(who, which)),
         2 => (who(), prop::option::of(any_path())).prop_map(|(who, scope)| Step::Rollback(who, scope)),
@@ -104,7 +105,7 @@ fn take(world: &mut World, step: &Step) -> Checked {
         Step::Look(who) => world.look(*who),
         Step::Diff(who) => world.diff(*who),
         Step::Commit(who, scope, way) => world.commit(*who, scope, *way),
-        Step::KilledCommit(who, ms) => world.killed_commit(*who, *ms),
+        Step::KilledCommit(who, ms, afterwards) => world.killed_commit(*who, *ms, *afterwards),
         Step::BesideAWriter(who, operation) => world.beside_a_writer(*who, *operation),
         Step::Undo(who, which) => world.undo(*who, *which),
         Step::Rollback(who, scope) => world.rollback(*who, *scope),

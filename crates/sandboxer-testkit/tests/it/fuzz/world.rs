@@ -67,6 +67,13 @@ pub enum Beside {
     Diff,
 }
 
+/// What ends a commit that was killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Afterwards {
+    Recover,
+    Abort,
+}
+
 impl Beside {
     fn line(self, who: usize, n: u32) -> String {
         match self {
@@ -449,10 +456,14 @@ impl World {
         Ok(left)
     }
 
-    /// A commit that is killed, and recovered by the next command.
-    pub fn killed_commit(&mut self, who: usize, after_ms: u8) -> Checked {
+    /// A commit that is killed, and finished or aborted by the next command. An abort takes back what was written.
+    pub fn killed_commit(&mut self, who: usize, after_ms: u8, afterwards: Afterwards) -> Checked {
+        let next = match afterwards {
+            Afterwards::Recover => String::new(),
+            Afterwards::Abort => format!("sandbox commit q{who} --abort >/dev/null 2>&1; "),
+        };
         self.run(format!(
-"sandbox commit q{who} --accept-flags >/dev/null 2>&1 & sleep 0.{after_ms:03}; kill -KILL $! 2>/dev/null; wait $!; {RECOVER}"
+            "sandbox commit q{who} --accept-flags >/dev/null 2>&1 & sleep 0.{after_ms:03}; kill -KILL $! 2>/dev/null; wait $!; {next}{RECOVER}"
         ));
         if read_tree(&self.resource) == self.original {
             return Ok(());
