@@ -27,7 +27,11 @@ pub struct Keeper {
 impl Keeper {
     /// The keeper that listens in `dir`, if one does.
     pub(crate) fn in_dir(dir: &Path) -> Result<Option<Self>> {
-        let asked = match ask(dir, &Request::Hello, PROMPT) {
+        let mut asked = ask(dir, &Request::Hello, PROMPT);
+        if matches!(&asked, Err(Error::Io { source, .. }) if was_killed(source)) {
+            asked = ask(dir, &Request::Hello, PROMPT);
+        }
+        let asked = match asked {
             Err(Error::Io { source, .. }) if nobody_listens(&source) => return Ok(None),
             asked => asked?,
         };
@@ -167,6 +171,11 @@ fn other_version(pid: u32, protocol: u32) -> Error {
     }
 }
 
+/// Whether the keeper was killed after the connection was made. Its socket is closed then.
+fn was_killed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+}
+
 fn nobody_listens(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -247,6 +256,21 @@ mod tests {
         assert!(matches!(found("\"done\"\n".into()), Err(Error::Corrupt { .. })));
         assert!(matches!(found("garbage\n".into()), Err(Error::Io { .. })));
         assert!(matches!(found(String::new()), Err(Error::Io { .. })));
+    }
+
+    #[test]
+    fn a_keeper_that_is_killed_before_it_answers_does_not_run() {
+        let temp = tempfile::tempdir().unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(temp.path().join("socket")).unwrap();
+        // Closed with the request unread: the client gets `ECONNRESET`.
+        let fake = std::thread::spawn(move || {
+            let (client, _) = listener.accept().unwrap();
+            drop(listener);
+            let mut poll = [rustix::event::PollFd::new(&client, rustix::event::PollFlags::IN)];
+            rustix::event::poll(&mut poll, None).unwrap();
+        });
+        assert!(Keeper::in_dir(temp.path()).unwrap().is_none());
+        fake.join().unwrap();
     }
 
     #[test]
