@@ -4,9 +4,12 @@
 //! [`model`] says what is right. A failure is shortened to a few commands, which are printed ready to be pasted.
 //! `SANDBOXER_FUZZ_MINUTES` has each test go on for as long (see `scripts/fuzz`).
 
+mod beside;
 mod edit;
 mod ground;
+mod kind;
 mod model;
+mod ran;
 mod tree;
 mod world;
 
@@ -24,10 +27,12 @@ use sandboxer_keeper::mount;
 use sandboxer_testkit::faults::seed_for;
 use sandboxer_testkit::{full, skip};
 
+use beside::Beside;
 use edit::{Edit, any_edit, any_path};
 use ground::{GROUNDS, Ground, LaidGround};
+use kind::Kind;
 use model::{Checked, OnConflict};
-use world::{Afterwards, Beside, Kind, World, program_directory};
+use world::{Afterwards, World, program_directory};
 
 const BESIDE: [Beside; 4] = [Beside::Commit, Beside::Checkpoint, Beside::Refresh, Beside::Diff];
 

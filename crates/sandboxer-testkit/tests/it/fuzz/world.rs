@@ -14,58 +14,17 @@ use tempfile::TempDir;
 
 use super::edit::{Edit, FIRST_TREE, other_names};
 use super::ground::LaidGround;
-use super::model::{Checked, OnConflict, Pending, SandboxModel, Versions, in_scope};
+use super::kind::Kind;
+use super::model::{Checked, OnConflict, SandboxModel, Versions, in_scope};
+use super::ran::{Ran, entry_paths, texts};
 use super::tree::{Tree, differing, read_subtree, read_tree};
 
-const CONFLICT: i32 = 3;
+pub const CONFLICT: i32 = 3;
 const NOT_FOUND: i32 = 4;
-const REFUSED: i32 = 5;
+pub const REFUSED: i32 = 5;
 
 /// Recovers what was killed, as soon as no child of it holds its locks any more.
 const RECOVER: &str = "for i in $(seq 100); do sandbox list >/dev/null; sandbox log -n 3 --json | grep -q '\"running\"' || break; sleep 0.05; done";
-
-/// What the histories are about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    OverlayAsRoot,
-    OverlayAsUser,
-    Copy,
-    Reflink,
-    Git,
-}
-
-impl Kind {
-    fn strategy(self) -> &'static str {
-        match self {
-            Self::OverlayAsRoot | Self::OverlayAsUser => "overlay",
-            Self::Copy => "filesystem_copy",
-            Self::Reflink => "copy_on_write",
-            Self::Git => "git_worktree",
-        }
-    }
-
-    fn looks_through(self) -> bool {
-        matches!(self, Self::OverlayAsRoot | Self::OverlayAsUser | Self::Git)
-    }
-
-    fn can_refresh(self) -> bool {
-        matches!(self, Self::OverlayAsRoot | Self::OverlayAsUser)
-    }
-
-    /// The directories that sandboxes are made from.
-    fn prefixes(self) -> &'static [&'static str] {
-        if self == Self::Git { &["", ""] } else { &["", "", "d"] }
-    }
-}
-
-/// What is done while a program writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beside {
-    Commit,
-    Checkpoint,
-    Refresh,
-    Diff,
-}
 
 /// What ends a commit that was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,58 +33,17 @@ pub enum Afterwards {
     Abort,
 }
 
-impl Beside {
-    fn line(self, who: usize, n: u32) -> String {
-        match self {
-            Self::Commit => format!("sandbox commit q{who} --accept-flags --json"),
-            Self::Checkpoint => format!("sandbox checkpoint q{who} beside{n} --json"),
-            Self::Refresh => format!("sandbox refresh q{who} --json"),
-            Self::Diff => format!("sandbox diff q{who} --json"),
-        }
-    }
-}
-
-/// What a command left behind.
-struct Ran {
-    code: i32,
-    stdout: String,
-    stderr: String,
-}
-
-impl Ran {
-    fn document(&self) -> Value {
-        let text = if self.code == 0 { &self.stdout } else { &self.stderr };
-        serde_json::from_str(text).or_else(|_| serde_json::from_str(&self.stdout)).unwrap_or_default()
-    }
-
-    fn describe(&self) -> String {
-        format!("exit {}: {}{}", self.code, self.stdout.trim(), self.stderr.trim())
-    }
-}
-
-/// The texts at `key` of the objects in a list.
-fn texts(list: &Value, key: &str) -> Vec<String> {
-    let objects = list.as_array().into_iter().flatten();
-    objects.filter_map(|object| object[key].as_str().map(str::to_owned)).collect()
-}
-
-/// The paths that the entries of a document name.
-fn entry_paths(document: &Value) -> BTreeSet<String> {
-    let entries = &document["entries"];
-    texts(entries, "path").into_iter().chain(texts(entries, "from")).collect()
-}
-
 pub struct World {
-    kind: Kind,
+    pub kind: Kind,
     dir: TempDir,
-    resource: PathBuf,
-    original: Tree,
-    versions: Versions,
-    sandboxes: Vec<SandboxModel>,
+    pub resource: PathBuf,
+    pub original: Tree,
+    pub versions: Versions,
+    pub sandboxes: Vec<SandboxModel>,
     /// Numbers contents and checkpoints.
-    count: u32,
+    pub count: u32,
     /// The commands so far.
-    script: Vec<String>,
+    pub script: Vec<String>,
     programs: PathBuf,
     _mounts: DetachBelow,
 }
@@ -211,7 +129,7 @@ impl World {
     }
 
     /// A line of shell, to be run as the user of the sandboxes.
-    fn shell(&self, line: &str) -> Command {
+    pub fn shell(&self, line: &str) -> Command {
         let mut command = Command::new("setpriv");
         if self.kind == Kind::OverlayAsUser {
             let id = USER.to_string();
@@ -239,7 +157,7 @@ impl World {
     }
 
     /// Runs a line of shell.
-    fn run(&mut self, line: impl Into<String>) -> Ran {
+    pub fn run(&mut self, line: impl Into<String>) -> Ran {
         let line = line.into();
         let output = self.shell(&line).output().unwrap();
         self.script.push(format!("({line})"));
@@ -257,7 +175,7 @@ impl World {
         if ran.code == 0 { Ok(ran) } else { Err(format!("`{line}` failed with {}", ran.describe())) }
     }
 
-    fn view(&self, who: usize) -> Tree {
+    pub fn view(&self, who: usize) -> Tree {
         read_tree(&self.sandboxes[who].path)
     }
 
@@ -276,7 +194,7 @@ impl World {
     }
 
     /// The original is what it was.
-    fn check_original(&self, context: &str) -> Checked {
+    pub fn check_original(&self, context: &str) -> Checked {
         let now = read_tree(&self.resource);
         match differing(&self.original, &now).first() {
             None => Ok(()),
@@ -362,11 +280,11 @@ impl World {
     }
 
     /// Whether a sandbox removes the directory that another one is made from.
-    fn replaces_inner_root(&self, who: usize) -> bool {
+    pub fn replaces_inner_root(&self, who: usize) -> bool {
         self.sandboxes[who].prefix.is_empty() && self.sandboxes[who].pending.contains_key("d")
     }
 
-    fn accept_commit(
+    pub fn accept_commit(
         &mut self,
         who: usize,
         scope: &[&str],
@@ -385,75 +303,6 @@ impl World {
         sandbox.check_commit(scope, on_conflict, (&old, &new), entries.unwrap_or(&all))?;
         sandbox.committed(operation, scope, &old, &new);
         Ok(())
-    }
-
-    /// Does `operation` while a program goes on making files. None of them is lost, and the program sees no error.
-    pub fn beside_a_writer(&mut self, who: usize, operation: Beside) -> Checked {
-        if operation == Beside::Refresh && !self.kind.can_refresh() {
-            return Ok(());
-        }
-        self.count += 1;
-        let n = self.count;
-        let line = format!("for i in 1 2 3 4 5 6 7 8; do echo made > $Q{who}/w{n}_$i; sleep 0.005; done");
-        let writer = self.shell(&line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        self.script.push(format!("({line}) &"));
-        let ran = self.run(operation.line(who, n));
-        let output = writer.wait_with_output().unwrap();
-        self.script.push("wait".to_owned());
-        let said = String::from_utf8_lossy(&output.stderr);
-        if !output.status.success() || !said.is_empty() {
-            return Err(format!("a program that wrote to q{who} meanwhile failed: {said}"));
-        }
-        let may_refuse = match ran.code {
-            CONFLICT => operation != Beside::Checkpoint,
-            REFUSED => operation == Beside::Commit && self.replaces_inner_root(who),
-            code => code == 0,
-        };
-        if !may_refuse {
-            return Err(format!("{operation:?} of q{who} beside a program failed with {}", ran.describe()));
-        }
-        let left = self.take_over_written(who, &format!("w{n}_"))?;
-        let done = match operation {
-            Beside::Commit if ran.code == 0 => {
-                self.accept_commit(who, &[], OnConflict::Fail, None, Some(&entry_paths(&ran.document())))
-            }
-            Beside::Refresh => {
-                let view = self.view(who);
-                self.take_over_refresh(who, &ran, &view)
-            }
-            Beside::Commit | Beside::Checkpoint | Beside::Diff => {
-                self.check_original("a look beside a program")
-            }
-        };
-        self.sandboxes[who].pending.extend(left);
-        done
-    }
-
-    /// What a program has written meanwhile is there; a commit may have taken a part of it, and of a file its beginning. Returns what is
-    /// pending of it.
-    fn take_over_written(&mut self, who: usize, prefix: &str) -> Checked<Vec<(String, Pending)>> {
-        let mut left = Vec::new();
-        let (view, now) = (self.view(who), read_tree(&self.resource));
-        for i in 1..=8 {
-            let path = format!("{prefix}{i}");
-            let sandbox = &mut self.sandboxes[who];
-            let global = sandbox.global(&path);
-            let (written, committed) = (view.get(&path).cloned(), now.get(&global).cloned());
-            if written.as_ref().is_none_or(|node| !node.lines().contains("made")) {
-                return Err(format!("{} shows {written:?} at {path}, which was written", sandbox.name));
-            }
-            if written != committed {
-                left.push((path.clone(), Pending { seen: committed.clone(), now: written }));
-            }
-            let Some(node) = committed else { continue };
-            sandbox.committed.insert(path.clone());
-            sandbox.base.insert(path, node.clone());
-            self.original.insert(global.clone(), node.clone());
-            self.versions.insert(global.clone(), vec![None, Some(node)]);
-            let others = self.sandboxes.iter_mut().enumerate().filter(|(index, _)| *index != who);
-            others.for_each(|(_, other)| other.note_foreign(&BTreeSet::from([global.clone()]), false));
-        }
-        Ok(left)
     }
 
     /// A commit that is killed, and finished or aborted by the next command. An abort takes back what was written.
@@ -565,7 +414,7 @@ impl World {
         self.take_over_refresh(who, &ran, &view)
     }
 
-    fn take_over_refresh(&mut self, who: usize, ran: &Ran, view: &Tree) -> Checked {
+    pub fn take_over_refresh(&mut self, who: usize, ran: &Ran, view: &Tree) -> Checked {
         let document: Value = serde_json::from_str(&ran.stdout).unwrap_or_default();
         let conflicts = texts(&document["workspaces"][0]["conflicts"], "path");
         self.sandboxes[who].check_conflicts(&conflicts)?;
