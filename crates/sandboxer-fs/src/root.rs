@@ -52,6 +52,14 @@ impl Root {
         Ok(Self { fd, path: path.to_path_buf(), births })
     }
 
+    /// Opens the directory that a workspace was made from.
+    pub fn open_original(path: &Path) -> Result<Self> {
+        Self::open(path).map_err(|error| match error {
+            Error::Io { path, source, .. } => Error::io("open the original directory", path, source),
+            other => other,
+        })
+    }
+
     /// Where the root is, for messages.
     pub fn path(&self) -> &Path {
         &self.path

@@ -111,7 +111,7 @@ impl Workspace {
         let pair = Pair {
             home: home.to_path_buf(),
             resource,
-            original: Root::open(&spec.original)?,
+            original: Root::open_original(&spec.original)?,
             copy: Root::open(home.join(TREE))?,
             shown: Filter::new(&spec.patterns)?,
             filter: Filter::new(&spec.patterns)?,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use sandboxer_core::contract::{Capabilities, SandboxStrategy};
 use sandboxer_core::model::{
-    Change, CheckpointId, CommitRequest, CommitResult, DiffView, Part, PlanId, RelPath, Resource,
+    Change, CheckpointId, CommitRequest, CommitResult, DiffView, Part, Phase, PlanId, RelPath, Resource,
     RollbackResult, SandboxRef,
 };
 use sandboxer_core::registry::{StrategyContext, StrategyOptions};
@@ -221,7 +221,12 @@ impl SandboxStrategy for CopyStrategy {
     }
 
     fn commit(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
-        self.phases.commit(&self.open(sandbox)?, sandbox, request)
+        match self.open(sandbox) {
+            Err(error) if request.phase == Phase::Abort => {
+                self.phases.abort_unopened(&home_of(sandbox)?, error)
+            }
+            space => self.phases.commit(&space?, sandbox, request),
+        }
     }
 
     fn rollback(&self, sandbox: &SandboxRef) -> Result<RollbackResult> {

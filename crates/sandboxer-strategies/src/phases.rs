@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use sandboxer_core::model::{CommitRequest, CommitResult, Phase, SandboxRef};
 use sandboxer_core::{Error, Result};
-use sandboxer_fs::commit::OnFailure;
+use sandboxer_fs::commit::{self, CommitFiles, OnFailure};
 use sandboxer_fs::lock::ResourceLock;
 use sandboxer_fs::space::{Logged, Space};
 
@@ -39,6 +39,17 @@ impl Phases {
                 aborted.map(|()| CommitResult::default())
             }
         }
+    }
+
+    /// Aborts a commit of the workspace at `home`, which could not be opened because of `error`: its original may be gone. A commit
+    /// that was not decided has written nothing to the original, so removing its files is enough.
+    pub fn abort_unopened(&self, home: &Path, error: Error) -> Result<CommitResult> {
+        let files = CommitFiles::new(home);
+        self.let_go(home);
+        if commit::is_decided(&files) {
+            return Err(error);
+        }
+        commit::abort(&files).map(|()| CommitResult::default())
     }
 
     fn prepare(&self, space: &dyn Space, request: &CommitRequest, logged: &Logged) -> Result<CommitResult> {

@@ -43,15 +43,24 @@ pub fn merge(base: &[u8], ours: &[u8], theirs: &[u8], labels: &Labels<'_>) -> Me
     merge_aligned(&Texts::new(base, ours, theirs), align, labels)
 }
 
-/// Whether a text still has markers with these labels: a line that opens or closes a conflict. The line between the sides
-/// alone does not count, for it is also how some formats underline a heading.
+/// Whether a text still has conflict markers: one line with these labels, or all three lines that git writes, in their order. The
+/// separator alone does not count, because some formats underline headings with it.
 pub fn has_markers(content: &[u8], labels: &Labels<'_>) -> bool {
-    let markers = [render::opening(labels), render::closing(labels)];
-    let is_marker = |line: &[u8]| {
+    let own = [render::opening(labels), render::closing(labels)];
+    let mut expected = 0;
+    for line in content.split(|byte| *byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        markers.iter().any(|marker| marker.as_bytes() == line)
-    };
-    content.split(|byte| *byte == b'\n').any(is_marker)
+        let is_expected = match expected {
+            0 => line.starts_with(b"<<<<<<< "),
+            1 => line == b"=======",
+            _ => line.starts_with(b">>>>>>> "),
+        };
+        expected += u8::from(is_expected);
+        if expected == 3 || own.iter().any(|marker| marker.as_bytes() == line) {
+            return true;
+        }
+    }
+    false
 }
 
 /// The three texts of a merge, by lines.
@@ -171,11 +180,13 @@ mod tests {
     }
 
     #[test]
-    fn only_opening_and_closing_lines_with_the_labels_are_markers() {
+    fn own_markers_and_complete_git_conflicts_are_found() {
         let has = |text: &[u8]| has_markers(text, &LABELS);
         assert!(has(b"<<<<<<< original\n") && has(b"x\r\n>>>>>>> sandbox\r\n") && has(b">>>>>>> sandbox"));
         assert!(!has(b"Heading\n=======\n") && !has(b"") && !has(b" <<<<<<< original\n"));
         assert!(!has(b"<<<<<<< HEAD\n") && !has(b"<<<<<<< originals\n"));
+        assert!(has(b"<<<<<<< HEAD\r\na\r\n=======\r\nb\r\n>>>>>>> 1234567 (rebased)\r\n"));
+        assert!(!has(b">>>>>>> a\n=======\n<<<<<<< b\n"));
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl OverlaySpace {
         let pair = Pair {
             home: home.to_path_buf(),
             resource: spec.original.clone(),
-            original: Root::open(&spec.original)?,
+            original: Root::open_original(&spec.original)?,
             copy: Root::open(merged)?,
             shown: Filter::new(&spec.patterns)?,
             filter: Filter::new(&spec.patterns)?,

@@ -215,9 +215,11 @@ impl GitWorktree {
                 return Err(Error::refused(format!("the branch {} is made already", plan.moves.name)));
             }
         }
-        let space = self.files.open_space(home, self.files.means())?;
         let abort = CommitRequest { phase: Phase::Abort, ..CommitRequest::default() };
-        let aborted = self.phases.commit(space.as_ref(), sandbox, &abort)?;
+        let aborted = match self.files.open_space(home, self.files.means()) {
+            Ok(space) => self.phases.commit(space.as_ref(), sandbox, &abort)?,
+            Err(error) => self.phases.abort_unopened(home, error)?,
+        };
         self.forget_plan(home)?;
         Ok(aborted)
     }
@@ -297,13 +299,19 @@ fn replaced(step: &Step) -> Option<(&RelPath, Option<Stamp>)> {
     is_file.then(|| (step.path(), old))
 }
 
-/// Nobody's checkout is switched to another branch.
+/// Refuses if the checkout is on another branch now, or in the middle of a merge, a rebase or the like.
 fn check_target(spec: &GitSpec) -> Result<()> {
     let to = "`--to BRANCH` leaves the work as a branch of its own";
     if !spec.has_target {
         return Err(Error::Refused {
             reason: "the sandbox was made from another commit than the one that is checked out".to_owned(),
             hint: Some(to.to_owned()),
+        });
+    }
+    if let Some(what) = spec.repository.under_way() {
+        return Err(Error::Refused {
+            reason: format!("a {what} is in progress in {}", spec.repository.work_tree.display()),
+            hint: Some(format!("finish it, or `git {what} --abort`; {to}")),
         });
     }
     let head = spec.repository.head()?;

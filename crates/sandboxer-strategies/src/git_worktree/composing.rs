@@ -331,8 +331,10 @@ fn edits_of(facts: &Facts, made: &Made, removed: &BTreeSet<RelPath>, paths: &[Re
         let before = facts.index.get(path).map(|entry| (entry.mode, entry.oid.clone()));
         let after = made.blobs.get(path).cloned();
         let is_removed = after.is_none() && before.is_some() && removed.contains(path);
-        // A file that was written is there, and changed: nothing of it is to be overlooked until it is as before.
-        let flags = (facts.index.get(path).and_then(Flag::of), None);
+        let before_flag = facts.index.get(path).and_then(Flag::of);
+        // Git itself clears `skip-worktree` of a file that exists.
+        let stays = before_flag.filter(|flag| *flag == Flag::AssumeUnchanged && after.is_some());
+        let flags = (before_flag, stays);
         (after.is_some() || is_removed).then(|| Edit { path: path.clone(), before, after, flags })
     };
     paths.iter().filter_map(edit).filter(|edit| edit.before != edit.after).collect()

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use sandboxer_core::contract::{Capabilities, SandboxStrategy};
 use sandboxer_core::model::{
-    Change, CheckpointId, CommitRequest, CommitResult, DiffView, Part, PlanId, RelPath, Resource,
+    Change, CheckpointId, CommitRequest, CommitResult, DiffView, Part, Phase, PlanId, RelPath, Resource,
     RollbackResult, SandboxRef,
 };
 use sandboxer_core::registry::{StrategyContext, StrategyEntry, StrategyOptions};
@@ -256,7 +256,12 @@ impl SandboxStrategy for OverlayStrategy {
     fn commit(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
         match self.copy_of(sandbox)? {
             Some(copy) => copy.commit(sandbox, request),
-            None => self.phases.commit(&self.open(sandbox)?, sandbox, request),
+            None => match self.open(sandbox) {
+                Err(error) if request.phase == Phase::Abort => {
+                    self.phases.abort_unopened(&home_of(sandbox)?, error)
+                }
+                space => self.phases.commit(&space?, sandbox, request),
+            },
         }
     }
 

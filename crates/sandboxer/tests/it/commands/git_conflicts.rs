@@ -344,3 +344,43 @@ fn what_the_branch_did_elsewhere_does_not_touch_a_binary_file() {
     day.repo.commit_all("changed too");
     conflict(&day, &[], &["binary"]);
 }
+
+#[test]
+fn commit_is_refused_during_a_cherry_pick() {
+    if !checkout::git_works_inside() {
+        return;
+    }
+    let day = Checkout::new();
+    day.repo.git(&["switch", "-q", "-c", "side"]);
+    day.repo.write("ten.txt", ten(&[(1, "side")]));
+    day.repo.git(&["commit", "-qam", "side"]);
+    day.repo.git(&["switch", "-q", "-"]);
+    let inside = day.sandbox();
+    inside.write("hello.txt", "fine\n");
+    day.repo.git(&["cherry-pick", "--no-commit", "side"]);
+    let picked = day.repo.git(&["rev-parse", "side"]);
+    day.repo.git(&["update-ref", "CHERRY_PICK_HEAD", picked.trim()]);
+    let before = day.everything();
+    let error = day.world.json_error(&["commit", "try", "-m", "x"], 5);
+    assert!(error["message"].to_string().contains("a cherry-pick is in progress"), "{error}");
+    assert!(error["hints"].to_string().contains("git cherry-pick --abort"), "{error}");
+    assert_eq!(day.everything(), before);
+    day.repo.git(&["cherry-pick", "--quit"]);
+    day.world.ok(&["commit", "try", "-m", "x"]);
+}
+
+#[test]
+fn commit_keeps_files_assumed_unchanged() {
+    if !checkout::git_works_inside() {
+        return;
+    }
+    let day = Checkout::new();
+    day.repo.git(&["update-index", "--assume-unchanged", "ten.txt"]);
+    let inside = day.sandbox();
+    inside.write("ten.txt", ten(&[(1, "sandbox")]));
+    day.world.ok(&["commit", "try", "-m", "x"]);
+    assert!(day.repo.git(&["ls-files", "-v", "ten.txt"]).starts_with('h'));
+    day.world.ok(&["undo", "try"]);
+    assert!(day.repo.git(&["ls-files", "-v", "ten.txt"]).starts_with('h'));
+    assert_eq!(day.repo.read("ten.txt"), ten(&[]).as_bytes());
+}

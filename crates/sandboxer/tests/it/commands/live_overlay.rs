@@ -309,3 +309,24 @@ fn diff_records_new_names() {
         assert_eq!(user.outside("ls d f2 top"), "f2\ntop\n\nd:\nmore\nnew\nx\n");
     }
 }
+
+#[test]
+fn commit_fails_and_leaves_no_operation_when_the_original_is_gone() {
+    for user in users() {
+        let project = user.world.project().to_str().unwrap().to_owned();
+        user.ok(&["create", "--name", "copy", "--strategy", "filesystem_copy", &project]);
+        for sandbox in ["q", "copy"] {
+            user.inside(sandbox, "echo inside >> f");
+        }
+        user.outside("cd ..; mv project away");
+        for sandbox in ["q", "copy"] {
+            let failed = user.run(&["commit", sandbox]);
+            assert!(failed.stderr.contains("cannot open the original directory"), "{}", failed.stderr);
+            let log = user.run(&["log", sandbox]);
+            assert!(!log.stdout.contains("running") && log.stderr.is_empty(), "{}{}", log.stdout, log.stderr);
+        }
+        user.outside("cd ..; mv away project");
+        user.ok(&["commit", "q"]);
+        assert_eq!(user.outside("cat f"), "1\n2\n3\ninside\n");
+    }
+}
