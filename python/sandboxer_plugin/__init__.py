@@ -3,8 +3,8 @@
 from . import trees
 from .diffing import text_diff
 from .errors import (
-    Busy, Conflicts, DigestMismatch, Failed, NotFound, Refused, StrategyError, Unavailable, Uncommittable, Unsupported,
-    Usage,
+    AlreadyDecided, Busy, Conflicts, DigestMismatch, Failed, NotFound, Refused, StrategyError, Unavailable, Uncommittable,
+    Unsupported, Usage,
 )
 from .extensions import (
     Cost, Endpoint, EnvironmentExtension, Found, Handle, Health, Mount, NotReady, Provision, Ready,
@@ -17,8 +17,8 @@ from .protocol import SandboxStrategy
 from .session import state_directory
 
 __all__ = [
-    "Busy", "Capabilities", "Change", "CommitRequest", "CommitResult", "Conflict", "Conflicts", "Cost", "DiffEntry",
-    "DiffView", "DigestMismatch", "Endpoint", "EnvironmentExtension", "Failed", "Found", "Handle", "Health",
+    "AlreadyDecided", "Busy", "Capabilities", "Change", "CommitRequest", "CommitResult", "Conflict", "Conflicts", "Cost",
+    "DiffEntry", "DiffView", "DigestMismatch", "Endpoint", "EnvironmentExtension", "Failed", "Found", "Handle", "Health",
     "HunkSelection", "Mount", "Node", "NotFound", "NotReady", "Notice", "Provision", "Ready", "Refused", "Resource",
     "RollbackResult", "SandboxRef", "SandboxStrategy", "StrategyError", "Unavailable", "Uncommittable", "Unsupported",
     "Usage", "state_directory", "text_diff", "trees",

@@ -9,7 +9,7 @@ from .models import Conflict
 from .results import conflict
 
 __all__ = [
-    "StrategyError", "Busy", "Conflicts", "DigestMismatch", "Failed", "NotFound", "Refused", "Unavailable",
+    "StrategyError", "AlreadyDecided", "Busy", "Conflicts", "DigestMismatch", "Failed", "NotFound", "Refused", "Unavailable",
     "Uncommittable", "Unsupported", "Usage",
 ]
 
@@ -49,6 +49,12 @@ class Refused(_Hinted):
     """A rule says no: `Refused("it is locked", hint="unlock it first")`."""
 
     kind = "refused"
+
+
+class AlreadyDecided(StrategyError):
+    """The answer of `commit` to the phase `abort` if the commit is decided: `AlreadyDecided(operation)`."""
+
+    kind = "already_decided"
 
 
 class Unavailable(StrategyError):

@@ -205,6 +205,7 @@ class Failures(HostCase):
         for value, message, data in (
             ("NotFound('object', 'k')", "no object 'k'", {"kind": "not_found", "what": "object", "name": "k"}),
             ("Usage('what?')", "what?", {"kind": "usage"}),
+            ("AlreadyDecided('op')", "op", {"kind": "already_decided"}),
             ("Refused('no')", "no", {"kind": "refused"}),
             ("Usage('what?', hint='say more')", "what?", {"kind": "usage", "hint": "say more"}),
             ("Refused('no', hint='ask')", "no", {"kind": "refused", "hint": "ask"}),

@@ -59,6 +59,12 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// The answer to an abort of a commit that is decided: it can only be finished.
+    #[error("the commit {commit} is decided and can only be finished")]
+    AlreadyDecided {
+        /// The commit, by its operation or by the directory that has its files.
+        commit: String,
+    },
     /// Nothing goes by that name.
     #[error("no {what} {name:?}")]
     NotFound {
@@ -254,6 +260,16 @@ impl Error {
     /// A refusal without a hint.
     pub fn refused(reason: impl Into<String>) -> Self {
         Self::Refused { reason: reason.into(), hint: None }
+    }
+
+    /// The answer to an abort of a decided commit.
+    pub fn already_decided(commit: impl Into<String>) -> Self {
+        Self::AlreadyDecided { commit: commit.into() }
+    }
+
+    /// Whether an abort failed because the commit is decided. After any other error it is unknown whether it is.
+    pub fn is_already_decided(&self) -> bool {
+        matches!(self.root(), Self::AlreadyDecided { .. })
     }
 
     /// A damaged file.

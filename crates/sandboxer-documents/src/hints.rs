@@ -30,6 +30,9 @@ pub(crate) fn hints_of(error: &Error) -> Vec<String> {
             "remove what is in the way: the next command finishes the commit".to_owned(),
             "or take back what it has written: `sandbox commit ID --abort`".to_owned(),
         ],
+        Error::AlreadyDecided { .. } => {
+            vec!["see what keeps it from being finished: `sandbox commit ID`".to_owned()]
+        }
         Error::NotFound { what, similar, .. } => not_found_hints(what, similar),
         Error::Usage { hint, .. } | Error::Refused { hint, .. } | Error::Config { hint, .. } => {
             hint.iter().cloned().collect()

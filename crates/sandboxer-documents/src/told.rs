@@ -240,6 +240,7 @@ fn kind_of(error: &Error) -> Kind {
         Error::Conflict { .. } => Kind::Conflict,
         Error::NotFound { .. } => Kind::NotFound,
         Error::Refused { .. }
+        | Error::AlreadyDecided { .. }
         | Error::RulesFailed { .. }
         | Error::Uncommittable { .. }
         | Error::DigestMismatch { .. } => Kind::Refused,

@@ -222,9 +222,7 @@ impl SandboxStrategy for CopyStrategy {
 
     fn commit(&self, sandbox: &SandboxRef, request: &CommitRequest) -> Result<CommitResult> {
         match self.open(sandbox) {
-            Err(error) if request.phase == Phase::Abort => {
-                self.phases.abort_unopened(&home_of(sandbox)?, error)
-            }
+            Err(_) if request.phase == Phase::Abort => self.phases.abort_unopened(&home_of(sandbox)?),
             space => self.phases.commit(&space?, sandbox, request),
         }
     }
@@ -257,7 +255,10 @@ impl SandboxStrategy for CopyStrategy {
             // A stage on another filesystem goes with the workspace. A decided commit is finished first.
             match Workspace::open(&home, self.options.means(&self.context)) {
                 Ok(space) => self.phases.end(&space)?,
-                Err(_) => sandboxer_fs::commit::forget(&CommitFiles::new(&home))?,
+                Err(_) => match Spec::load(&home)? {
+                    Some(spec) => self.phases.end_unopened(&home, &spec.original)?,
+                    None => sandboxer_fs::commit::forget(&CommitFiles::new(&home))?,
+                },
             }
         }
         drop(self.phases.let_go(&home));

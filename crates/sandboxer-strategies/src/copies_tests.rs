@@ -298,10 +298,26 @@ fn cleanup_finishes_what_was_decided() {
     strategy.commit(&sandbox, &phase(Phase::Prepare)).unwrap();
     commit::decide(&files(&sandbox)).unwrap();
     let aborted = strategy.commit(&sandbox, &phase(Phase::Abort));
-    assert!(matches!(aborted, Err(Error::Refused { .. })), "{aborted:?}");
+    assert!(matches!(aborted, Err(Error::AlreadyDecided { .. })), "{aborted:?}");
     strategy.cleanup(&sandbox).unwrap();
     assert_eq!(world.text("a.txt"), "changed\n");
     world.assert_no_trace();
+}
+
+#[test]
+fn cleanup_keeps_a_decided_commit_that_it_cannot_finish() {
+    let world = World::new();
+    let strategy = world.strategy();
+    let sandbox = world.changed(&*strategy);
+    strategy.commit(&sandbox, &phase(Phase::Prepare)).unwrap();
+    commit::decide(&files(&sandbox)).unwrap();
+    let (tree, away) = (files(&sandbox).home().join("tree"), files(&sandbox).home().join("away"));
+    fs::rename(&tree, &away).unwrap();
+    let kept = strategy.cleanup(&sandbox);
+    assert!(matches!(kept, Err(Error::AlreadyDecided { .. })), "{kept:?}");
+    fs::rename(&away, &tree).unwrap();
+    strategy.cleanup(&sandbox).unwrap();
+    assert_eq!(world.text("a.txt"), "changed\n");
 }
 
 #[test]
@@ -310,7 +326,7 @@ fn when_the_resource_has_vanished_the_sandbox_still_goes() {
     let strategy = world.strategy();
     let sandbox = world.changed(&*strategy);
     fs::remove_dir_all(world.at("")).unwrap();
-    assert!(matches!(strategy.diff(&sandbox), Err(Error::Io { step: "open directory", .. })));
+    assert!(matches!(strategy.diff(&sandbox), Err(Error::Io { step: "open the original directory", .. })));
     assert!(strategy.commit(&sandbox, &CommitRequest::default()).is_err());
     strategy.cleanup(&sandbox).unwrap();
     assert_eq!(names_in(&world.dir.path().join("home/scratch")), [""; 0]);

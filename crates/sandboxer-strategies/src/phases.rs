@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use sandboxer_core::Result;
 use sandboxer_core::model::{CommitRequest, CommitResult, Phase, SandboxRef};
-use sandboxer_core::{Error, Result};
 use sandboxer_fs::commit::{self, CommitFiles, OnFailure};
 use sandboxer_fs::lock::ResourceLock;
 use sandboxer_fs::space::{Logged, Space};
@@ -41,15 +41,20 @@ impl Phases {
         }
     }
 
-    /// Aborts a commit of the workspace at `home`, which could not be opened because of `error`: its original may be gone. A commit
-    /// that was not decided has written nothing to the original, so removing its files is enough.
-    pub fn abort_unopened(&self, home: &Path, error: Error) -> Result<CommitResult> {
-        let files = CommitFiles::new(home);
+    /// Aborts a commit of the workspace at `home`, which cannot be opened: its original may be gone. A commit that was not decided
+    /// has written nothing to the original, so removing its files is enough.
+    pub fn abort_unopened(&self, home: &Path) -> Result<CommitResult> {
         self.let_go(home);
-        if commit::is_decided(&files) {
-            return Err(error);
+        commit::abort(&CommitFiles::new(home)).map(|()| CommitResult::default())
+    }
+
+    /// Removes what a commit left of a workspace at `home` that cannot be opened. A decided commit stays as long as there is an
+    /// `original` that it may have changed in part.
+    pub fn end_unopened(&self, home: &Path, original: &Path) -> Result<()> {
+        match original.exists() {
+            true => self.abort_unopened(home).map(drop),
+            false => commit::forget(&CommitFiles::new(home)),
         }
-        commit::abort(&files).map(|()| CommitResult::default())
     }
 
     fn prepare(&self, space: &dyn Space, request: &CommitRequest, logged: &Logged) -> Result<CommitResult> {
@@ -80,7 +85,7 @@ impl Phases {
     /// Forgets what was only prepared, and finishes what was decided, before a workspace goes.
     pub fn end(&self, space: &dyn Space) -> Result<()> {
         match space.abort() {
-            Err(Error::Refused { .. }) => self.finish(space, &Logged::default()).map(drop),
+            Err(error) if error.is_already_decided() => self.finish(space, &Logged::default()).map(drop),
             // Any other failure must not end in a commit of what was only prepared.
             aborted => aborted,
         }

@@ -36,7 +36,7 @@ impl SandboxManager {
         if operation.state != "decided" {
             match self.abort_each(&pieces) {
                 Ok(()) => return self.end_undecided(operation),
-                Err(error) if is_undecided(&operation) || !is_refusal(&error) => return Err(error),
+                Err(error) if is_undecided(&operation) || !error.is_already_decided() => return Err(error),
                 Err(_) => {}
             }
         }
@@ -70,9 +70,4 @@ impl SandboxManager {
 /// Whether the decision would be a record of the store, and there is none.
 fn is_undecided(operation: &Operation) -> bool {
     operation.details["mode"] == TWO_PHASE
-}
-
-/// Strategies refuse to abort what is decided.
-fn is_refusal(error: &Error) -> bool {
-    matches!(error.root(), Error::Refused { .. })
 }

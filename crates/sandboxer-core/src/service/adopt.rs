@@ -8,8 +8,8 @@ use super::manager::SandboxManager;
 use super::orphans::subdirectories;
 use super::park::home_of;
 use super::{Sandbox, SandboxState, Workspace};
+use crate::Result;
 use crate::model::Phase;
-use crate::{Error, Result};
 
 impl SandboxManager {
     /// Registers every sandbox found by its descriptor that the store lacks, the oldest first, and returns those. One
@@ -76,7 +76,7 @@ impl SandboxManager {
     fn is_decided(&self, workspace: &Workspace) -> Result<bool> {
         match self.commit_phase(workspace, Phase::Abort) {
             Ok(_) => Ok(false),
-            Err(error) if matches!(error.root(), Error::Refused { .. }) => Ok(true),
+            Err(error) if error.is_already_decided() => Ok(true),
             Err(error) => Err(error),
         }
     }

@@ -99,6 +99,10 @@ impl SandboxManager {
         let nothing_more = || Ok(());
         self.end_for_good(&sandbox, nothing_more, |workspace| {
             let Err(error) = self.cleanup_workspace(workspace) else { return Ok(()) };
+            if error.is_already_decided() {
+                // Without its journal the original would stay half written.
+                return Err(error);
+            }
             left.push(format!("strategy {}: {}", workspace.sandbox_ref.strategy_name, explain(&error)));
             super::park::home_of(workspace).map_or(Ok(()), |home| self.remove_dir(home))
         })?;

@@ -141,9 +141,9 @@ impl SandboxManager {
                 )
             }
             ("commit" | "undo", _) if self.can_finish(&target)? => {
-                // What was only prepared was not yet looked at, and is forgotten; what was decided refuses to be.
+                // What was only prepared is aborted. Only a strategy that says that it is decided has it finished.
                 match self.abort_each(&pieces_of(&target)) {
-                    Err(error) if !matches!(error.root(), Error::Refused { .. }) => Err(error),
+                    Err(error) if !error.is_already_decided() => Err(error),
                     _ => self.roll_forward(&target, operation),
                 }
             }

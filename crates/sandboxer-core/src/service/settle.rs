@@ -113,7 +113,7 @@ impl SandboxManager {
         asked.sandbox_ref = asked.sandbox_ref.for_operation(operation);
         match self.commit_phase(&asked, Phase::Abort) {
             Ok(_) => Ok(false),
-            Err(error) if matches!(error.root(), Error::Refused { .. }) => Ok(true),
+            Err(error) if error.is_already_decided() => Ok(true),
             Err(error) => Err(error),
         }
     }

@@ -182,7 +182,7 @@ impl SandboxManager {
             Ok(result) => Some((at, result)),
             Err(error) => match self.phase_of(&pieces[at], Phase::Abort) {
                 Ok(_) => return Err(self.abort_all(task, error)),
-                Err(refusal) if matches!(refusal.root(), Error::Refused { .. }) => None,
+                Err(error) if error.is_already_decided() => None,
                 // Nobody knows: recovery finds out.
                 Err(_) => return Err(error),
             },
@@ -198,7 +198,7 @@ impl SandboxManager {
         let pieces = task.pieces();
         let was_begun = match self.abort_each(&pieces) {
             Ok(()) => false,
-            Err(refusal) if matches!(refusal.root(), Error::Refused { .. }) => true,
+            Err(error) if error.is_already_decided() => true,
             // Nobody knows: recovery finds out.
             Err(_) => return Err(error),
         };

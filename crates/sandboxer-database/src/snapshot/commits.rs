@@ -301,7 +301,7 @@ fn abort(place: &Place, operation: &str) -> Result<()> {
     match Record::read(place)? {
         Some(record) if record.state == State::Done && operation == UNNAMED => Ok(()),
         Some(record) if record.operation == operation && record.state != State::Prepared => {
-            Err(Error::refused(format!("the commit {operation} is decided")))
+            Err(Error::already_decided(operation))
         }
         Some(record) if record.operation == operation => {
             Record::forget(place)?;

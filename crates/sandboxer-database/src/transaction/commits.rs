@@ -102,21 +102,21 @@ impl Transactions {
         let request = Request::Abort { operation: operation.to_owned() };
         let (failed, is_gone) = match self.keeper(place).ask(&request, &[]) {
             Ok(Some((Answer::Aborted(_), _))) => return Ok(()),
-            Ok(Some((Answer::Committed(_), _))) => return Err(is_committed(operation)),
+            Ok(Some((Answer::Committed(_), _))) => return Err(Error::already_decided(operation)),
             Ok(Some((other, _))) => (unexpected(&other), false),
             Ok(None) => (place.lost(GONE), true),
             Err(error) => (error, false),
         };
         let Some(record) = Record::of(&place.keeper(), operation)? else {
-            return if is_gone { Ok(()) } else { Err(no_answer(place, failed)) };
+            return if is_gone { Ok(()) } else { Err(failed) };
         };
-        match self.outcome(place, &record).map_err(|error| no_answer(place, error))? {
+        match self.outcome(place, &record)? {
             Outcome::Waiting if is_gone => {
-                let setup = place.setup(&self.around).map_err(|error| no_answer(place, error))?;
+                let setup = place.setup(&self.around)?;
                 let settled = engines::settle(&setup, &record.prepared, Some(false));
-                self.given_up(place, record, settled.map_err(|error| no_answer(place, error))?)
+                self.given_up(place, record, settled?)
             }
-            Outcome::Waiting => Err(no_answer(place, failed)),
+            Outcome::Waiting => Err(failed),
             outcome => self.given_up(place, record, outcome),
         }
     }
@@ -126,7 +126,7 @@ impl Transactions {
         match outcome {
             Outcome::Aborted => Record::forget(&place.keeper()),
             Outcome::Committed => {
-                let error = is_committed(&record.operation);
+                let error = Error::already_decided(&record.operation);
                 self.now_real(place, record).and(Err(error))
             }
             Outcome::Waiting => Err(Error::Database {
@@ -142,8 +142,8 @@ impl Transactions {
     pub(super) fn forget_undecided(&self, place: &Place) -> Result<()> {
         match Record::read(&place.keeper())? {
             Some(record) if !record.committed => match self.abort(place, &record.operation) {
-                Err(Error::Refused { .. }) | Ok(()) => Record::forget(&place.keeper()),
-                failed => failed,
+                Err(error) if !error.is_already_decided() => Err(error),
+                _ => Record::forget(&place.keeper()),
             },
             _ => Record::forget(&place.keeper()),
         }
@@ -160,21 +160,6 @@ impl Transactions {
         let record = Record { committed: true, ..record };
         record.write(&place.keeper())?;
         Ok(record.result)
-    }
-}
-
-/// The one refusal that says that it is real.
-fn is_committed(operation: &str) -> Error {
-    Error::refused(format!("{operation} is committed"))
-}
-
-/// That nobody knows what became of a commit must not be taken for the refusal that says it is real.
-fn no_answer(place: &Place, error: Error) -> Error {
-    match error {
-        Error::Refused { reason, .. } => {
-            Error::Database { database: place.location.clone(), message: reason, code: None }
-        }
-        other => other,
     }
 }
 

@@ -164,10 +164,7 @@ fn restamp(original: &Root, edits: &mut Edits) -> Result<()> {
 /// Forgets what was prepared. What was decided cannot be forgotten.
 pub fn abort(files: &CommitFiles) -> Result<()> {
     if is_decided(files) {
-        return Err(Error::refused(format!(
-            "the commit in {} is decided and can only be finished",
-            files.home().display()
-        )));
+        return Err(Error::already_decided(format!("in {}", files.home().display())));
     }
     clear(files)
 }

@@ -27,6 +27,8 @@ enum Kind {
         #[serde(default)]
         hint: Option<String>,
     },
+    /// The answer to an abort of a decided commit.
+    AlreadyDecided,
     Unsupported,
     Unavailable {
         #[serde(default)]
@@ -73,6 +75,7 @@ pub(crate) fn to_wire(error: &Error) -> RpcError {
         Error::Usage { message, hint } => (Kind::Usage { hint: hint.clone() }, message.clone()),
         Error::Path(error) => (Kind::Usage { hint: None }, error.to_string()),
         Error::Refused { reason, hint } => (Kind::Refused { hint: hint.clone() }, reason.clone()),
+        Error::AlreadyDecided { commit } => (Kind::AlreadyDecided, commit.clone()),
         Error::Unsupported { reason, .. } => (Kind::Unsupported, reason.clone()),
         Error::Unavailable { path, reason, .. } => (Kind::Unavailable { path: path.clone() }, reason.clone()),
         Error::Conflict { conflicts } => (Kind::Conflict { conflicts: conflicts.clone() }, error.to_string()),
@@ -118,6 +121,7 @@ pub(crate) fn from_wire(strategy: &str, method: &str, error: RpcError, log: Path
         Ok(Kind::NotFound { what, name }) => Error::not_found(missing(&what), name),
         Ok(Kind::Usage { hint }) => Error::Usage { message, hint: told(hint) },
         Ok(Kind::Refused { hint }) => Error::Refused { reason: message, hint: told(hint) },
+        Ok(Kind::AlreadyDecided) => Error::already_decided(message),
         Ok(Kind::Unsupported) => {
             Error::Unsupported { strategy: strategy.to_owned(), what: ability(method), reason: message }
         }
@@ -188,6 +192,7 @@ mod tests {
             Error::not_found("checkpoint", "x"),
             Error::usage("say more"),
             Error::Refused { reason: "no".into(), hint: Some("do".into()) },
+            Error::already_decided("op"),
             Error::Unsupported { strategy: "mine".into(), what: "commit that", reason: "why".into() },
             Error::Unavailable { strategy: "mine".into(), path: "/p".into(), reason: "why".into() },
             Error::Conflict { conflicts: vec![Conflict::new(path.clone(), "modified")] },

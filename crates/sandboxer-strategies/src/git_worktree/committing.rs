@@ -212,13 +212,13 @@ impl GitWorktree {
         if let Some(plan) = Plan::load(home)?.filter(|plan| plan.result.is_some()) {
             let spec = GitSpec::load(home)?;
             if spec.repository.branch_tip(&plan.moves.name)?.as_ref() == Some(&plan.moves.new) {
-                return Err(Error::refused(format!("the branch {} is made already", plan.moves.name)));
+                return Err(Error::already_decided(format!("of branch {}", plan.moves.name)));
             }
         }
         let abort = CommitRequest { phase: Phase::Abort, ..CommitRequest::default() };
         let aborted = match self.files.open_space(home, self.files.means()) {
             Ok(space) => self.phases.commit(space.as_ref(), sandbox, &abort)?,
-            Err(error) => self.phases.abort_unopened(home, error)?,
+            Err(_) => self.phases.abort_unopened(home)?,
         };
         self.forget_plan(home)?;
         Ok(aborted)

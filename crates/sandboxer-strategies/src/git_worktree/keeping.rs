@@ -159,7 +159,9 @@ impl GitWorktree {
     /// A decided commit is finished, and anything else of one forgotten.
     fn end_commit(&self, sandbox: &SandboxRef, home: &Path) -> Result<()> {
         let ended = match self.commit_phase(sandbox, &phase(Phase::Abort)) {
-            Err(Error::Refused { .. }) => self.commit_phase(sandbox, &phase(Phase::Finish)).map(drop),
+            Err(error) if error.is_already_decided() => {
+                self.commit_phase(sandbox, &phase(Phase::Finish)).map(drop)
+            }
             aborted => aborted.map(drop),
         };
         // A workspace whose original is gone has nothing that could be finished; one without a tree was ended when that was removed.

@@ -257,9 +257,7 @@ impl SandboxStrategy for OverlayStrategy {
         match self.copy_of(sandbox)? {
             Some(copy) => copy.commit(sandbox, request),
             None => match self.open(sandbox) {
-                Err(error) if request.phase == Phase::Abort => {
-                    self.phases.abort_unopened(&home_of(sandbox)?, error)
-                }
+                Err(_) if request.phase == Phase::Abort => self.phases.abort_unopened(&home_of(sandbox)?),
                 space => self.phases.commit(&space?, sandbox, request),
             },
         }
@@ -299,7 +297,7 @@ impl SandboxStrategy for OverlayStrategy {
         }
         let home = home_of(sandbox)?;
         if let Some(spec) = OverlaySpec::load(&home)? {
-            self.end_commit(&home)?;
+            self.end_commit(&home, &spec)?;
             self.abandon(&home, &spec)?;
         }
         drop(self.phases.let_go(&home));
@@ -311,14 +309,14 @@ impl SandboxStrategy for OverlayStrategy {
 
 impl OverlayStrategy {
     /// A stage on another filesystem goes with the workspace. A decided commit is finished first.
-    fn end_commit(&self, home: &Path) -> Result<()> {
+    fn end_commit(&self, home: &Path, spec: &OverlaySpec) -> Result<()> {
         let files = CommitFiles::new(home);
         if !files.note().exists() && !files.prepared().exists() && !files.journal().exists() {
             return Ok(());
         }
         match self.open_at(home) {
             Ok(space) => self.phases.end(&space),
-            Err(_) => sandboxer_fs::commit::forget(&files),
+            Err(_) => self.phases.end_unopened(home, &spec.original),
         }
     }
 }

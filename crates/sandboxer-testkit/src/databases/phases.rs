@@ -79,7 +79,7 @@ pub(super) fn abort_of_what_is_decided_is_refused(fixture: &mut Fixture) {
     sandbox.phase("op_1", Phase::Finish).unwrap();
     for sandbox in [&sandbox, &sandbox.elsewhere()] {
         let refused = sandbox.phase("op_1", Phase::Abort);
-        assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(Error::AlreadyDecided { .. })), "{refused:?}");
     }
     assert_eq!(sandbox.names_outside(), NEW);
 }

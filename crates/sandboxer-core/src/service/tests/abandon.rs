@@ -32,6 +32,17 @@ fn what_its_strategy_cannot_clean_up_goes_and_is_named() {
 }
 
 #[test]
+fn a_decided_commit_is_not_abandoned() {
+    let world = World::new();
+    let (manager, target) = world.one();
+    world.script.at("cleanup", Fault::Decided);
+    let refused = manager.abandon(&target).unwrap_err();
+    assert!(refused.is_already_decided(), "{refused}");
+    assert!(!world.leftovers().is_empty(), "the journal is gone");
+    assert_eq!(abandoned(&world, &manager, &target), [""; 0]);
+}
+
+#[test]
 fn a_strategy_that_can_clean_up_does() {
     let world = World::new();
     let (manager, target) = world.two();

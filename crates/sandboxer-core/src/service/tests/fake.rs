@@ -19,6 +19,10 @@ use crate::{Error, Result};
 /// What is to happen at a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
+    /// Says once that a commit is decided.
+    Decided,
+    /// Answers once with a refusal, as a keeper does that does not answer in time.
+    Refuse,
     /// An error, once.
     Fail,
     /// An error every time.
@@ -87,7 +91,11 @@ impl Script {
         }
         drop(faults);
         assert!(fault != Fault::Die, "killed at {full}");
-        Err(Error::usage(format!("scripted failure at {full}")))
+        match fault {
+            Fault::Decided => Err(Error::already_decided("of the fake")),
+            Fault::Refuse => Err(Error::refused(format!("scripted refusal at {full}"))),
+            _ => Err(Error::usage(format!("scripted failure at {full}"))),
+        }
     }
 }
 
@@ -433,7 +441,7 @@ impl SandboxStrategy for Fake {
             Phase::Abort => {
                 self.pass("commit.abort", &places)?;
                 if places.journal().exists() || self.is_committed(sandbox, &places) {
-                    return Err(Error::refused("it is decided"));
+                    return Err(Error::already_decided("of the fake"));
                 }
                 let was_prepared =
                     [places.dir.join("prepared"), places.dir.join("held")].map(fs::remove_file);

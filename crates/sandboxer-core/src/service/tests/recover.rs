@@ -51,6 +51,25 @@ fn a_commit_that_died_after_the_decision_is_finished_even_if_recovery_dies_too()
     }
 }
 
+/// A refusal of the abort does not say that the commit is decided.
+#[test]
+fn an_undecided_commit_is_not_finished_when_its_abort_is_refused() {
+    for point in ["commit.prepare", "commit.prepared", "commit.finish"] {
+        let world = World::new();
+        let (manager, target) = world.one();
+        change_all(&manager, &target);
+        world.script.at(point, Fault::Die);
+        dies(|| manager.commit(&target, &CommitRequest::default(), &CommitRules::default()));
+        let manager = world.manager();
+        world.script.at("commit.abort", Fault::Refuse);
+        let recovered = manager.recover().unwrap();
+        assert!(recovered.iter().all(|recovered| recovered.failed), "{point}: {recovered:?}");
+        assert_eq!((world.content("proj").as_str(), last(&manager, "commit").0.as_str()), ("old", "running"));
+        assert_eq!(manager.recover().unwrap().len(), 1, "{point}");
+        assert_eq!((world.content("proj").as_str(), last(&manager, "commit").0.as_str()), ("old", "aborted"));
+    }
+}
+
 #[test]
 fn a_whole_commit_that_died_is_old_or_new() {
     let outcomes = [
