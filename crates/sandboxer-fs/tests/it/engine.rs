@@ -244,7 +244,7 @@ fn a_prepared_commit_is_forgotten_or_finished_and_a_decided_one_only_finished() 
     assert!(!scene.home.join("stage").exists());
     space.prepare(&CommitRequest::default(), &Logged::default()).unwrap();
     commit::decide(&CommitFiles::new(&scene.home)).unwrap();
-    assert!(matches!(space.abort(), Err(Error::Refused { .. })));
+    assert!(matches!(space.abort(), Err(Error::AlreadyDecided { .. })));
     space.finish(&Logged::default()).unwrap();
     assert_eq!(text(&scene.original("a")), "changed");
 }

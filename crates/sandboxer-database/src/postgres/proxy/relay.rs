@@ -167,6 +167,7 @@ impl Client {
                 self.die(held);
             }
         }
+        cancel_until_answer(held);
         Ok(())
     }
 
@@ -176,7 +177,7 @@ impl Client {
         }
     }
 
-    /// Nobody waits for the answer any more.
+    /// Cancels the statement that runs: its client is gone.
     fn die(&mut self, held: &Held) {
         if !self.dead {
             self.dead = true;
@@ -253,6 +254,22 @@ impl Client {
         match held.attempt::<()>(Err(failure)) {
             Err(error) => lost(&error),
             Ok(()) => End::Gone,
+        }
+    }
+}
+
+/// Waits for an answer of the session and repeats the request to cancel: one that arrives between two statements is lost. The
+/// session's own timeout applies if no request helps.
+fn cancel_until_answer(held: &mut Held) {
+    const INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+    const MAX_REQUESTS: usize = 50;
+    for _ in 0..MAX_REQUESTS {
+        let connection = held.connection();
+        let mut polled = [PollFd::from_borrowed_fd(connection.as_fd(), PollFlags::IN)];
+        match poll(&mut polled, Some(&INTERVAL)) {
+            Ok(0) => drop(held.canceller().cancel()),
+            Ok(_) => return,
+            Err(_) => {}
         }
     }
 }
