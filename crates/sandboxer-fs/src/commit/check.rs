@@ -136,11 +136,10 @@ impl Check<'_> {
         if !same(over.at, now.at) || !same(over.from, now.from) {
             return Ok(Err((path.clone(), "changed in the original again in this very moment".to_owned())));
         }
-        if let Some(parent) = path.parent().filter(|_| delta.now.is_some())
-            && !self.coming.contains(&parent)
-            && !self.original.stamp(&parent)?.is_some_and(|s| s.is_dir())
+        if delta.now.is_some()
+            && let Some(reason) = self.lost_directory(path)?
         {
-            return Ok(Err((path.clone(), "its directory is gone from the original".to_owned())));
+            return Ok(Err((path.clone(), reason.to_owned())));
         }
         match self.stranger(delta, &now)? {
             Some((path, name)) => Ok(Err((path, holds_unknown(&name)))),
@@ -174,11 +173,8 @@ impl Check<'_> {
     /// Nothing may be there yet, but for a directory where a directory comes; and there must be a place to put it.
     fn check_new(&mut self, path: &RelPath, delta: &Delta) -> Result<Option<(RelPath, String)>> {
         let conflict = |reason: &str| Ok(Some((path.clone(), reason.to_owned())));
-        if let Some(parent) = path.parent()
-            && !self.coming.contains(&parent)
-            && !self.original.stamp(&parent)?.is_some_and(|s| s.is_dir())
-        {
-            return conflict("its directory is gone from the original");
+        if let Some(reason) = self.lost_directory(path)? {
+            return conflict(reason);
         }
         match self.original.stamp(path)? {
             None if delta.entry.moved => conflict(MAY_BE_DELETED),
@@ -186,6 +182,18 @@ impl Check<'_> {
             Some(now) if now.is_dir() && delta.entry.makes_directory() => Ok(None),
             Some(_) => conflict("created in the original too"),
         }
+    }
+
+    /// Why the original has no directory to put `path` in, unless the commit makes it.
+    fn lost_directory(&self, path: &RelPath) -> Result<Option<&'static str>> {
+        let Some(parent) = path.parent().filter(|parent| !self.coming.contains(parent)) else {
+            return Ok(None);
+        };
+        Ok(match self.original.stamp(&parent)? {
+            Some(found) if found.is_dir() => None,
+            Some(_) => Some("its directory was replaced in the original"),
+            None => Some("its directory is gone from the original"),
+        })
     }
 
     fn moved(&mut self, path: &RelPath, delta: &Delta) -> Result<Option<(RelPath, String)>> {

@@ -85,7 +85,7 @@ pub(super) fn killed_after_prepare_is_finished(fixture: &mut Fixture) {
     assert_eq!(sandbox.names_outside(), if is_durable { "eve,bob,cy" } else { "ann,bob,cy" });
     if is_durable {
         assert_eq!(sandbox.phase("op_1", Phase::Finish).unwrap().entries.len(), 1);
-        assert!(matches!(sandbox.phase("op_1", Phase::Abort), Err(Error::Refused { .. })));
+        assert!(matches!(sandbox.phase("op_1", Phase::Abort), Err(Error::AlreadyDecided { .. })));
     }
     sandbox.rollback();
     assert_eq!(sandbox.names(), sandbox.names_outside());
@@ -110,7 +110,7 @@ pub(super) fn killed_after_a_commit(fixture: &mut Fixture) {
     sandbox.exec("UPDATE users SET name = 'never' WHERE id = 2");
     sandbox.kill_keeper();
     assert_eq!(sandbox.phase("op_1", Phase::Finish).unwrap().entries.len(), 1);
-    assert!(matches!(sandbox.phase("op_1", Phase::Abort), Err(Error::Refused { .. })));
+    assert!(matches!(sandbox.phase("op_1", Phase::Abort), Err(Error::AlreadyDecided { .. })));
     let error = in_words(&sandbox.read("tables").unwrap_err());
     assert!(error.contains("lost"), "{error}");
     sandbox.rollback();
